@@ -1,0 +1,113 @@
+"""What each target can do: the one table of where an artifact may run and what is fast there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from compress.artifact import Form
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme:
+    """How a target wants its INT8 files.
+
+    Attributes:
+        activation: Element type of quantized activations.
+        symmetric_activation: Zero point fixed (0 for int8, 128 for uint8).
+        weight: Element type of quantized weights; always symmetric.
+        per_channel: One weight scale an output channel.
+        quantize_bias: Whether biases become int32 with their own Q/DQ pair.
+        dedicated_pairs: A Q/DQ pair of its own for every consumer, instead of one shared.
+        ops: Operators worth quantizing there.
+    """
+
+    activation: Literal["uint8", "int8"]
+    symmetric_activation: bool
+    weight: Literal["int8"]
+    per_channel: bool
+    quantize_bias: bool
+    dedicated_pairs: bool
+    ops: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Where an artifact will run.
+
+    Attributes:
+        name: As the user says it.
+        form: The form of file it executes.
+        device: Device its runner uses.
+        scheme: Its INT8 scheme.
+        module: Python module it needs.
+        low_precision: The mixed precision worth trying by default.
+        knowledge: What is known of its speed, for the report's explanations.
+    """
+
+    name: str
+    form: Form
+    device: Literal["cpu", "cuda:0"]
+    scheme: Scheme
+    module: str
+    low_precision: Literal["fp16", "bf16"]
+    knowledge: str
+
+
+_CPU_OPS = (
+    "Conv",
+    "ConvTranspose",
+    "Gemm",
+    "MatMul",
+    "Add",
+    "AveragePool",
+    "GlobalAveragePool",
+    "MaxPool",
+    "Concat",
+    "Relu",
+    "Clip",
+    "Resize",
+    "Reshape",
+    "Flatten",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Slice",
+    "Pad",
+    "Split",
+)
+
+_CPU_SCHEME = Scheme(
+    activation="uint8",
+    symmetric_activation=False,
+    weight="int8",
+    per_channel=True,
+    quantize_bias=True,
+    dedicated_pairs=False,
+    ops=_CPU_OPS,
+)
+
+TARGETS: dict[str, Target] = {
+    "ort-cpu": Target(
+        name="ort-cpu",
+        form=Form.ONNX,
+        device="cpu",
+        scheme=_CPU_SCHEME,
+        module="onnxruntime",
+        low_precision="fp16",
+        knowledge="uint8 activations with int8 per-channel weights reach the VNNI kernels; int8 activations, "
+        "onnxruntime's default, take a path that is 2–3× slower. FP16 has hardly any CPU kernels: it halves the file, "
+        "and the casts around every operator cost time.",
+    ),
+    "openvino": Target(
+        name="openvino",
+        form=Form.OPENVINO,
+        device="cpu",
+        scheme=_CPU_SCHEME,
+        module="openvino",
+        low_precision="bf16",
+        knowledge="Runs Q/DQ files faster than onnxruntime does. On CPUs with AVX512-BF16 or AMX it would run FP32 files "
+        "in BF16 unless told not to; every artifact carries its precision and the runner sets it.",
+    ),
+}
+"""Every target by name. Adding one is adding an entry here and a runner for its form."""
