@@ -40,9 +40,13 @@ class VariantSpec(BaseModel):
 
     def __str__(self) -> str:
         def written(p: PassSpec) -> str:
-            return p.name + "".join(f":{k}={yaml.safe_dump(v).split(chr(10))[0]}" for k, v in p.settings.items())
+            return ":".join([p.name, *(f"{k}={_flow(v)}" for k, v in p.settings.items())])
 
         return f"{self.name}={'+'.join(map(written, self.passes))}"
+
+
+def _flow(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=math.inf).splitlines()[0]
 
 
 def parse_variant(text: str) -> VariantSpec:
@@ -53,9 +57,9 @@ def parse_variant(text: str) -> VariantSpec:
     """
     name, equals, chain = text.strip().partition("=")
     if not equals:
-        passes = tuple(p for part in name.split("-") for p in _SHORT.get(part, (PassSpec(name=part),)))
-        return VariantSpec(name=name, passes=passes)
-    passes = []
+        known = (p for part in name.split("-") for p in _SHORT.get(part, (PassSpec(name=part),)))
+        return VariantSpec(name=name, passes=tuple(known))
+    passes: list[PassSpec] = []
     for link in filter(None, chain.split("+")):
         pass_name, *settings = link.split(":")
         pairs = [s.partition("=") for s in settings]

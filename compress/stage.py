@@ -56,7 +56,7 @@ class Produced:
         signature: Inputs and outputs read back from the file.
         side_files: Files beside it that belong to it.
         notes: Sentences for the report.
-        execution: What the runtime must be told.
+        execution: What the runtime must be told; None: the same as for the parent.
         source: For torch artifacts: how to load it.
     """
 
@@ -64,7 +64,7 @@ class Produced:
     signature: Signature
     side_files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
-    execution: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    execution: Mapping[str, str] | None = None
     source: ModelSource | None = None
 
 
@@ -108,7 +108,7 @@ class Stage(BaseModel, abc.ABC):
             sha256=self._digest(produced),
             lineage=artifact.lineage,
             source=produced.source,
-            execution=produced.execution,
+            execution=artifact.execution if produced.execution is None else produced.execution,
             side_files=produced.side_files,
         )
         difference = context.verify(child, artifact)

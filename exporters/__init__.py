@@ -1,0 +1,1 @@
+"""Exporters: from one form to another."""

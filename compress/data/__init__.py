@@ -1,0 +1,1 @@
+"""Loading data: one file a kind of data set."""

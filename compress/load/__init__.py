@@ -1,0 +1,1 @@
+"""Loading a model: one file a kind of input."""

@@ -1,0 +1,1 @@
+"""Passes: one file (or folder) a pass."""

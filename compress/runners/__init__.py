@@ -1,0 +1,1 @@
+"""Runners: one file a runtime."""

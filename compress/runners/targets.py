@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 from compress.artifact import Form
@@ -41,7 +42,7 @@ class Target:
         device: Device its runner uses.
         scheme: Its INT8 scheme.
         module: Python module it needs.
-        low_precision: The mixed precision worth trying by default.
+        precisions: Low precision → what asking for it means there, said before any work; others are refused.
         knowledge: What is known of its speed, for the report's explanations.
     """
 
@@ -50,7 +51,7 @@ class Target:
     device: Literal["cpu", "cuda:0"]
     scheme: Scheme
     module: str
-    low_precision: Literal["fp16", "bf16"]
+    precisions: Mapping[Literal["fp16", "bf16"], str]
     knowledge: str
 
 
@@ -94,10 +95,12 @@ TARGETS: dict[str, Target] = {
         device="cpu",
         scheme=_CPU_SCHEME,
         module="onnxruntime",
-        low_precision="fp16",
+        precisions={
+            "fp16": "storage only: half the file; onnxruntime has hardly any FP16 kernels for CPUs and casts back to FP32, "
+            "so no speed-up is to be expected",
+        },
         knowledge="uint8 activations with int8 per-channel weights reach the VNNI kernels; int8 activations, "
-        "onnxruntime's default, take a path that is 2–3× slower. FP16 has hardly any CPU kernels: it halves the file, "
-        "and the casts around every operator cost time.",
+        "onnxruntime's default, take a path that is 2–3× slower.",
     ),
     "openvino": Target(
         name="openvino",
@@ -105,9 +108,12 @@ TARGETS: dict[str, Target] = {
         device="cpu",
         scheme=_CPU_SCHEME,
         module="openvino",
-        low_precision="bf16",
-        knowledge="Runs Q/DQ files faster than onnxruntime does. On CPUs with AVX512-BF16 or AMX it would run FP32 files "
-        "in BF16 unless told not to; every artifact carries its precision and the runner sets it.",
+        precisions={
+            "bf16": "the file stays FP32 and OpenVINO computes in BF16, on CPUs with AVX512-BF16 or AMX",
+            "fp16": "storage only: half the file; OpenVINO computes in FP32 on CPUs",
+        },
+        knowledge="Runs Q/DQ files faster than onnxruntime does. On CPUs with AVX512-BF16 or AMX it would run FP32 "
+        "files in BF16 unless told not to; every artifact carries its precision and the runner sets it.",
     ),
 }
 """Every target by name. Adding one is adding an entry here and a runner for its form."""

@@ -1,0 +1,183 @@
+"""One streaming pass over the calibration data: the range and the histogram of every activation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from compress.data.base import Array
+from compress.errors import StageError
+
+BINS = 2048
+"""Bins on each side of zero. Twice as many as most tools use, since a grown range leaves half of them empty."""
+
+
+@dataclasses.dataclass
+class Histogram:
+    """Minimum, maximum and a histogram over [-limit, limit] whose limit doubles when a value exceeds it.
+
+    Doubling merges neighbouring bins, so that one pass is enough and memory is the same for any number of samples.
+
+    Attributes:
+        low: Smallest value seen.
+        high: Largest value seen.
+        limit: Half-width of the histogram's range; a power of two; 0 before the first non-zero value.
+        counts: int64 ``[2 * BINS]``.
+    """
+
+    low: float = np.inf
+    high: float = -np.inf
+    limit: float = 0.0
+    counts: npt.NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(2 * BINS, np.int64))
+
+    def add(self, values: Array, *, count: bool = True) -> None:
+        """Take in a float array of any shape; ``count=False`` keeps minimum and maximum only, ten times faster.
+
+        Raises:
+            FloatingPointError: A value is NaN or infinite.
+        """
+        if values.size == 0:
+            return
+        flat = values.reshape(-1).astype(np.float32, copy=False)
+        low, high = float(flat.min()), float(flat.max())
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise FloatingPointError
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        if not count:
+            return
+        self._grow(max(abs(low), abs(high)))
+        if self.limit == 0.0:
+            self.counts[BINS] += flat.size
+            return
+        index = (flat * np.float32(BINS / self.limit)).astype(np.int32) + BINS
+        index -= flat < 0  # truncation rounds towards zero; bins must round down
+        np.clip(index, 0, 2 * BINS - 1, out=index)
+        self.counts += np.bincount(index, minlength=2 * BINS)
+
+    def _grow(self, magnitude: float) -> None:
+        if magnitude == 0.0:
+            return
+        needed = max(2.0 ** np.ceil(np.log2(magnitude)), 2.0**-60)
+        if self.limit == 0.0:
+            zeros = int(self.counts[BINS])
+            self.counts[BINS] = zeros
+            self.limit = needed
+            return
+        while self.limit < needed:
+            pairs = self.counts.reshape(BINS, 2).sum(axis=1)
+            self.counts[:] = 0
+            self.counts[BINS // 2 : BINS // 2 + BINS] = pairs
+            self.limit *= 2
+
+    @property
+    def centers(self) -> npt.NDArray[np.float64]:
+        """Centers of the bins, float64 ``[2 * BINS]``."""
+        return np.asarray((np.arange(2 * BINS) - BINS + 0.5) * (self.limit / BINS), np.float64)
+
+
+def observe(
+    model: onnx.ModelProto,
+    tensors: Sequence[str],
+    batches: Callable[[], Iterable[Mapping[str, Array]]],
+    *,
+    work: Path,
+    threads: int,
+    advance: Callable[[int], None],
+    count: bool,
+    memory_mb: float = 512.0,
+) -> dict[str, Histogram]:
+    """Run ``model`` over the batches and collect a histogram of each float tensor named.
+
+    Tensors are observed in groups whose outputs together stay below ``memory_mb`` for one batch, one pass over the data
+    a group; small models need a single pass.
+
+    Args:
+        model: The float model; not changed. Weights beyond protobuf's 2 GB limit must lie in ``work`` as external data.
+        tensors: Names of tensors inside the graph or of its inputs; those that aren't float are left out.
+        batches: Yields the inputs of each batch, from the start at every call.
+        work: Folder for the model with the extra outputs.
+        threads: Threads for the runtime.
+        advance: Called with 1 after each batch of the first group.
+        count: Fill the histograms; else they hold minimum and maximum only.
+        memory_mb: Bound on the observed outputs of one batch.
+
+    Raises:
+        StageError: An activation is NaN or infinite although the inputs are finite.
+    """
+    inputs = {i.name for i in model.graph.input}
+    first = dict(next(iter(batches())))
+    session = _session(model, [t for t in tensors if t not in inputs], work, threads)
+    floats = [o.name for o in session.get_outputs() if o.type in _FLOAT and o.name in set(tensors)]
+    found = {name: Histogram() for name in (*floats, *tensors) if name in floats or _is_float(first.get(name))}
+    groups = _groups(session, floats, first, memory_mb * 1e6)
+    for position, group in enumerate(groups):
+        if len(groups) > 1:
+            session = _session(model, group, work, threads)
+        for number, feeds in enumerate(batches(), start=1):
+            values = dict(zip(group, session.run(list(group), dict(feeds)), strict=True)) if group else {}
+            if position == 0:
+                values |= {name: feeds[name] for name in found if name in inputs}
+                advance(1)
+            for name, value in values.items():
+                _add(found[name], value, name, number, count=count)
+    return found
+
+
+_FLOAT = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
+
+
+def _is_float(values: Array | None) -> bool:
+    return values is not None and np.issubdtype(values.dtype, np.floating)
+
+
+def _add(histogram: Histogram, values: Array, name: str, batch: int, *, count: bool) -> None:
+    try:
+        histogram.add(values, count=count)
+    except FloatingPointError as error:
+        raise StageError(
+            f"Activation {name} is NaN or infinite in calibration batch {batch} although the input is finite.",
+            "The model itself makes it; check its float outputs on this data.",
+        ) from error
+
+
+def _groups(session: Any, names: Sequence[str], feeds: Mapping[str, Array], budget: float) -> list[list[str]]:
+    """Pack tensors into groups whose values for one batch take ``budget`` bytes at most."""
+    rows = min(len(v) for v in feeds.values())
+    try:
+        one, factor = {k: v[:1] for k, v in feeds.items()}, rows
+        values = session.run(list(names), one) if names else []
+    except Exception as error:  # a batch axis that isn't dynamic: the whole batch is the smallest that runs
+        if "INVALID_ARGUMENT" not in str(error):
+            raise
+        factor, values = 1, session.run(list(names), dict(feeds))
+    groups: list[list[str]] = [[]]
+    total = 0.0
+    for name, value in zip(names, values, strict=True):
+        size = value.nbytes * factor
+        if groups[-1] and total + size > budget:
+            groups.append([])
+            total = 0.0
+        groups[-1].append(name)
+        total += size
+    return groups
+
+
+def _session(model: onnx.ModelProto, extra: Sequence[str], work: Path, threads: int) -> Any:
+    import onnxruntime
+
+    augmented = onnx.ModelProto()
+    augmented.CopyFrom(model)
+    present = {o.name for o in augmented.graph.output}
+    augmented.graph.output.extend(onnx.ValueInfoProto(name=n) for n in extra if n not in present)
+    path = work / "observed.onnx"
+    onnx.save(augmented, path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
