@@ -54,7 +54,8 @@ def tidy(model: onnx_ir.Model, signature: Signature, kept: Sequence[int]) -> tup
     NameFixPass()(model)  # inner tensors that have a name of an input or output get another one
     for weight in graph.initializers.values():
         # Listed again in value_info they break tools that transpose weights, such as onnxruntime's quantizer.
-        weight.shape = weight.type = None
+        weight.shape = weight.type = weight.doc_string = None
+        weight.metadata_props.clear()
     _strip(model)
     return tuple(notes)
 

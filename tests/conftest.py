@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +20,84 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data beside the checkout ({folder})")
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small convolutional classifier as an ONNX file: quick to start, since no process needs torch for it.
+
+    Its last bias is such that all four classes come up.
+    """
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        scale = np.sqrt(2 / np.prod(shape[1:]))
+        return numpy_helper.from_array((rng.standard_normal(shape) * scale).astype(np.float32), name)
+
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w1"], ["a"], name="stem", pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["a"], ["b"], name="relu1"),
+            helper.make_node("Conv", ["b", "w2"], ["c"], name="body", pads=[1, 1, 1, 1], strides=[2, 2]),
+            helper.make_node("Relu", ["c"], ["d"], name="relu2"),
+            helper.make_node("GlobalAveragePool", ["d"], ["e"], name="pool"),
+            helper.make_node("Flatten", ["e"], ["f"], name="flatten"),
+            helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], name="head", transB=1),
+        ],
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+        [weight("w1", 16, 3, 3, 3), weight("w2", 32, 16, 3, 3), weight("w3", 4, 32), weight("b3", 4)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    bias = numpy_helper.to_array(graph.initializer[3]) - session.run(None, {"x": _small_inputs()})[0].mean(0)
+    model.graph.initializer[3].CopyFrom(numpy_helper.from_array(bias, "b3"))
+    path = tmp_path_factory.mktemp("small") / "small.onnx"
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def small_data(small_model: Path) -> Path:
+    """64 samples labelled by the small model itself, so that its accuracy is 100 %; every class is there."""
+    import onnxruntime
+
+    x = _small_inputs()
+    session = onnxruntime.InferenceSession(str(small_model), providers=["CPUExecutionProvider"])
+    labels = session.run(None, {"x": x})[0].argmax(1)
+    rows = np.concatenate([np.flatnonzero(labels == label)[:16] for label in np.unique(labels)])
+    path = small_model.parent / "small.npz"
+    np.savez(path, x=x[rows], y=labels[rows])
+    return path
+
+
+def _small_inputs() -> np.ndarray:
+    rng = np.random.default_rng(1)
+    return (rng.standard_normal((512, 3, 1, 1)) + 0.5 * rng.standard_normal((512, 3, 16, 16))).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def cli() -> Cli:
+    """Call ``compress`` with arguments; ``cwd`` is where it runs."""
+
+    def call(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from compress.cli import main; main()", *map(str, arguments)]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", check=False)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def finished(cli: Cli, small_model: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory):
+    """One finished run with three variants: its folder and what the command printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    done = cli(
+        "run", small_model, "--data", small_data, "--target", "ort-cpu", "--batch", "1,4", "--rounds", 3, "--out", "run",
+        "--json", cwd=folder,
+    )  # fmt: skip
+    return folder / "run", done

@@ -56,7 +56,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app(standalone_mode=False)
+        app(standalone_mode=False, prog_name="compress")
     except CompressError as error:
         err.print(f"[bold red]compress:[/] {_escaped(str(error))}")
         _explain(err, error)

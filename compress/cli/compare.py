@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="Model file, or a finished run: FOLDER or FOLDER:variant.")],
-    b: Annotated[str, typer.Argument(help="The same.")],
+    a: Annotated[str, typer.Argument(help="Model file, or a finished run: FOLDER or FOLDER:variant.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="The same.", metavar="B")],
     data: o.Data = None,
     code: o.Code = None,
     input: o.Input = None,  # noqa: A002 - the flag's name

@@ -10,7 +10,7 @@ from compress.cli import options as o
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model file of any form (.pt, .pt2, .onnx, .xml, …).")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file of any form (.pt, .pt2, .onnx, .xml, …).")],
     data: o.Data = None,
     code: o.Code = None,
     input: o.Input = None,  # noqa: A002 - the flag's name

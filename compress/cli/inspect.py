@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(help="Model file, or an architecture such as torchvision:resnet50.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model file, or an architecture such as torchvision:resnet50.")
+    ],
     code: o.Code = None,
     input: o.Input = None,  # noqa: A002 - the flag's name
     layers: Annotated[int, typer.Option(help="Layers to list; 0: none, -1: all.")] = 20,

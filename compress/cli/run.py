@@ -19,8 +19,9 @@ def run(
     model: Annotated[
         str | None,
         typer.Argument(
+            metavar="[MODEL]",
             help="Model file (.pt, .pth, .pt2, .safetensors, TorchScript, .onnx), or an architecture such as "
-            "torchvision:resnet50. May come from the recipe."
+            "torchvision:resnet50. May come from the recipe.",
         ),
     ] = None,
     code: Annotated[

@@ -1,8 +1,8 @@
-"""What an exported program (.pt2) may hold. torch.export.load would run code from a crafted one in five ways.
+"""What an exported program (.pt2) may hold: torch.export.load runs code from a crafted one.
 
-Members are unpickled without restriction; a node's target is any name under ``torch`` (``torch.os.system``); shapes are
-handed to sympy, which evaluates them as Python; names and guards go into generated source; compiled libraries are
-opened. Each is checked here, before torch sees the file.
+Members are unpickled without restriction, and shapes are handed to sympy, which evaluates them as Python. Compiled
+libraries are opened. A node's target is looked up under ``torch`` (``torch.os.system``), and names go into generated
+source; torch stops some of that later, by accident or design. All is checked here, before torch sees the file.
 """
 
 from __future__ import annotations

@@ -122,21 +122,29 @@ def bind(module: nn.Module, specs: Sequence[InputSpec], what: str) -> Binding:
     roots = {root: _tuples(slot) for root, slot in roots.items()}
     positional: list[Slot] = []
     keyword: dict[str, Slot] = {}
-    strangers = []
-    for number, (root, slot) in enumerate(roots.items()):
+    strangers = [root for root in roots if root not in by_name and not open_names] if parameters else list(roots)
+    variable = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    for root, slot in roots.items():
         parameter = by_name.get(root)
-        if parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            keyword[root] = slot
-        elif (parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY) or not specs[number].name:
-            positional.append(slot)
-        elif open_names:
-            keyword[root] = slot
+        if parameter is None:
+            by_position = root in strangers
         else:
-            strangers.append(root)
+            by_position = parameter.kind is parameter.POSITIONAL_ONLY or (
+                # What comes before *args can only be given by position where *args is given anything.
+                variable and bool(strangers) and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            )
+        if by_position:
             positional.append(slot)
+        else:
+            keyword[root] = slot
     taken = ", ".join(p.name for p in parameters) or "nothing"
-    if strangers and (keyword or len(strangers) > max(len(in_order), 1)):
-        raise ModelError(f"forward of {what} has no parameter '{strangers[0]}'; it takes {taken}.", "Mend --input.")
+    if parameters and strangers and not variable:
+        unnamed = [s for s in specs if not s.name]
+        if len(unnamed) > len(in_order):
+            known = f" ({', '.join(in_order)})" if in_order else ""
+            raise ModelError(f"forward of {what} takes {len(in_order)} inputs by position{known}, not {len(unnamed)}.")
+        if keyword or len(strangers) > max(len(in_order), 1):
+            raise ModelError(f"forward of {what} has no parameter '{strangers[0]}'; it takes {taken}.", "Mend --input.")
     if parameters:
         try:
             inspect.Signature(parameters).bind(*positional, **keyword)

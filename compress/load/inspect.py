@@ -131,13 +131,13 @@ def count_macs(loaded: LoadedModel) -> int | None:
 def _network(
     source: ModelSource, size: int | None, sample: Mapping[str, Any] | None, refused: tuple[str, ...]
 ) -> Inspection:
-    from compress.load.loader import count_weights, load_model, load_network
+    from compress.load.loader import count_weights, describe, load_network
 
     network = load_network(source)
     parameters, _ = count_weights(network.original)
     signature, macs, notes = None, None, list(network.notes)
     try:
-        loaded = load_model(source, sample)
+        loaded = describe(network, source, sample)
         signature, macs, notes = loaded.signature, count_macs(loaded), list(loaded.notes)
         if macs is None:
             notes.append("multiply-accumulates could not be counted")

@@ -93,7 +93,17 @@ def load_model(
     source = normalized(source)
     if signature is None and source.inputs:
         parse_inputs(source.inputs)
-    network = load_network(source)
+    return describe(load_network(source), source, sample, dynamic_axes, signature)
+
+
+def describe(
+    network: Network,
+    source: ModelSource,
+    sample: Mapping[str, Array] | None = None,
+    dynamic_axes: Mapping[str, tuple[str, ...]] | None = None,
+    signature: Signature | None = None,
+) -> LoadedModel:
+    """Flatten a network and learn its signature; arguments and errors as for :func:`load_model`."""
     what = Path(source.path).name if source.path else source.code
     flat, inputs, notes = _flattened(network, source, what, sample, dynamic_axes, signature)
     notes = (*network.notes, *notes)

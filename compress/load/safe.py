@@ -17,6 +17,7 @@ import inspect
 import io
 import pathlib
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -28,7 +29,7 @@ import torch
 from compress.errors import ModelError
 from compress.load.code import Architecture, is_users_module
 from compress.load.kinds import Kind, damaged, kind_of
-from compress.load.pickle_reader import Global, Made, MalformedPickleError, Reading, read_pickle
+from compress.load.pickle_reader import Global, Made, MalformedPickleError, Persistent, Reading, read_pickle
 
 _LIBRARIES = ("torch.nn.modules.", "torch.nn.parallel.", "torchvision.", "timm.")
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -101,7 +102,7 @@ def judge(reading: Reading, code: Architecture | None = None) -> Examination:
         else:
             allowed[name] = entry
     for made in reading.made:
-        name = made.callee.name if isinstance(made.callee, Global) else ""
+        name = _callee(made)
         if name in torchs_own or name in refused:
             continue
         if name not in allowed:
@@ -142,7 +143,8 @@ def load_pickle(path: Path, code: Architecture | None, trust: bool) -> Any:
     if any(name.startswith("numpy") for name in found.allowed):
         entries += [c for c in vars(np.dtypes).values() if inspect.isclass(c)]
     try:
-        with torch.serialization.safe_globals(entries):
+        with torch.serialization.safe_globals(entries), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")  # it fails next, and says so
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         reason = _reason(error)
@@ -202,7 +204,7 @@ def _from_library(name: str) -> Allowed | None:
     module, _, member = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), member, None)
-    except ImportError:
+    except (ImportError, ValueError, RuntimeError, AttributeError, OSError):  # it may need what isn't installed
         return None
     if not inspect.isclass(found) or found.__module__ != module:
         return None
@@ -253,6 +255,15 @@ def _wraps_a_module(made: Made, allowed: dict[str, Allowed]) -> bool:
         and issubclass(allowed[f.name].thing, torch.nn.Module)
         for f in (first, state)
     )  # fmt: skip
+
+
+def _callee(made: Made) -> str:
+    """Return the name of what would be called; empty where that isn't a global."""
+    callee = made.callee
+    # The old format keeps classes of modules together with their source text, as references to something outside.
+    if isinstance(callee, Persistent) and _persistent_kind(callee.key) == "module" and len(callee.key) > 1:
+        callee = callee.key[1]
+    return callee.name if isinstance(callee, Global) else ""
 
 
 def _unknown_to_torch(names: tuple[str, ...]) -> set[str]:

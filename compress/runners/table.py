@@ -35,23 +35,29 @@ def _openvino() -> type[Runner]:
     return OpenVinoRunner
 
 
-def _warm_torch() -> None:
+def _warm_torch(threads: int) -> None:
     import torch
+    from torch import nn
 
-    torch.nn.functional.conv2d(torch.ones(1, 1, 3, 3), torch.ones(1, 1, 3, 3))
+    torch.set_num_threads(threads)
+    layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.Linear(1152, 8))
+    with torch.inference_mode():
+        nn.Sequential(*layers).eval()(torch.ones(2, 3, 16, 16))
 
 
-def _warm_onnxruntime() -> None:
+def _warm_onnxruntime(threads: int) -> None:
     import onnxruntime
 
-    onnxruntime.InferenceSession(_TINY_ONNX, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    onnxruntime.InferenceSession(_TINY_ONNX, options, providers=["CPUExecutionProvider"])
 
 
-def _warm_openvino() -> None:
+def _warm_openvino(threads: int) -> None:
     import openvino
 
     core = openvino.Core()
-    core.compile_model(core.read_model(_TINY_ONNX, b""), "CPU")
+    core.compile_model(core.read_model(_TINY_ONNX, b""), "CPU", {"INFERENCE_NUM_THREADS": threads})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +68,14 @@ class Runtime:
         package: Import name of the library.
         install: What installs it.
         runner: Imports and returns the runner's class.
-        warm: Makes the library load its own parts, so that what a model adds can be told apart from them.
+        warm: Makes the library load its own parts, so that what a model adds can be told apart from them; takes the
+            number of threads.
     """
 
     package: str
     install: str
     runner: Callable[[], type[Runner]]
-    warm: Callable[[], None]
+    warm: Callable[[int], None]
 
 
 RUNNERS: dict[Form, Runtime] = {

@@ -69,7 +69,7 @@ class Session:
 
         wanted = Artifact.from_json(artifact)
         opener = runner_class(wanted.form, target)
-        runtime_of(wanted.form, target).warm()
+        runtime_of(wanted.form, target).warm(options.threads)
         return self.open(lambda: opener(wanted, options), options)
 
     def open(self, opener: Callable[[], Runner], options: RunOptions) -> Loaded:

@@ -9,7 +9,9 @@ from compress.recipe import make_recipe
 from compress.results import Entry, Fidelity, Latency, Metric, Ratio, Speedup, Verdict
 
 
-def _entry(name, ratio=(1.0, 1.0, 1.0), drop=0.0, interval=(-0.1, 0.1), median=1.0, size=1_000_000, sqnr=40.0, unit="%"):
+def _entry(
+    name, ratio=(1.0, 1.0, 1.0), drop=0.0, interval=(-0.1, 0.1), median=1.0, size=1_000_000, sqnr=40.0, unit="%"
+):
     speed = Ratio(ratio=ratio[0], low=ratio[1], high=ratio[2], batch=1)
     metric = None
     if drop is not None:

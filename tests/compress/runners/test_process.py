@@ -154,6 +154,16 @@ def test_ctrl_c_leaves_closing_to_the_parent(model: Artifact) -> None:
 
 
 @linux_only
+def test_ctrl_c_during_a_request_ends_the_process(model: Artifact) -> None:
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), RunnerProcess(model, OPTIONS) as process:
+        pid = process._pid
+        interrupt.start()
+        process.time(ONES, Timing(min_seconds=100))
+    assert gone(pid)
+
+
+@linux_only
 def test_loads_no_torch_for_an_onnx_file(model: Artifact) -> None:
     with RunnerProcess(model, OPTIONS) as process:
         assert "libtorch" not in Path(f"/proc/{process._pid}/maps").read_text()
