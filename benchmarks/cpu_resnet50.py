@@ -2,8 +2,8 @@
 
 Batch 1, 2 threads, torchvision's architectures with random seeded weights: time doesn't depend on what they learned.
 Rows: torch eager; onnxruntime FP32; our INT8 in onnxruntime; our INT8 in OpenVINO; INT8 by onnxruntime's own defaults
-(`quantize_static`); INT8 by NNCF's own defaults (`nncf.quantize`) in OpenVINO. All INT8 files are calibrated on the same
-random images, which decide ranges and not speed.
+(`quantize_static`); INT8 by NNCF's own defaults (`nncf.quantize`) in OpenVINO. All INT8 files are calibrated on the
+same random images, which decide ranges and not speed.
 
 Every model runs in a process of its own, one at a time, in turn, round after round. Speed is the ratio to onnxruntime
 FP32 pair by pair, with its 95 % bootstrap interval over rounds.
@@ -119,7 +119,7 @@ def main() -> int:
                 Lines(),
                 SEED,
             )
-        results[model] = summarize(made, timed)
+            results[model] = summarize(made, timed)
         show(model, results[model])
     problems = judge(results)
     for problem in problems:
@@ -220,7 +220,7 @@ def summarize(made: Made, timed: Mapping[str, Timings]) -> dict[str, Any]:
             continue
         row: dict[str, Any] = {
             "latency_ms": latency(good[subject.name]).model_dump(),
-            "size_mb": sum(f.stat().st_size for f in subject.artifact.files if f.is_file()) / 1e6,
+            "size_mb": round(subject.artifact.size_bytes / 1e6, 1),
             "precisions": found.facts.get("precisions"),
         }
         for key, base in (("speedup", FLOAT), ("vs_nncf", NNCF)):
@@ -240,7 +240,7 @@ def show(model: str, rows: Mapping[str, Any]) -> None:
             continue
         ratio, time = row.get("speedup"), row["latency_ms"]
         speed = f"{ratio['ratio']:.2f}× ({ratio['low']:.2f}–{ratio['high']:.2f})" if ratio else "not measured"
-        print(f"{name:26}{time['median']:10.2f}{time['p90']:9.2f}{row['size_mb']:8.1f}   {speed}")
+        print(f"{name:26}{time['median']:10.2f}{time['p90']:9.2f}{row['size_mb'] or '–':>8}   {speed}")
         if "vs_nncf" in row:
             against = row["vs_nncf"]
             print(f"{'':56}{against['ratio']:.2f}× NNCF's ({against['low']:.2f}–{against['high']:.2f})")

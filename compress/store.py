@@ -99,8 +99,7 @@ class RunFolder:
             record["side_files"] = [p.name for p in artifact.side_files]
             write_text(work / "stage.json", json.dumps({"key": key, "artifact": record}, indent=1, default=str))
         except BaseException:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(work)
+            _remove(work)
             raise
         work.replace(folder)
         made = _read_stage(folder)

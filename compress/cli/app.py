@@ -56,7 +56,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app(standalone_mode=False, prog_name="compress")
+        # Typer turns Ctrl-C into this exit code here; what a command returns is None otherwise.
+        if (code := app(standalone_mode=False, prog_name="compress")) == INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(code if isinstance(code, int) else 0)
     except CompressError as error:
         err.print(f"[bold red]compress:[/] {_escaped(str(error))}")
         _explain(err, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -292,13 +293,15 @@ def _flattened(
     if network.flat is not None:
         notes = ("--input is not used: the exported program describes its inputs",) if source.inputs else ()
         return network.flat, network.inputs, notes
+    left_out: tuple[str, ...] = ()
     if signature is not None:
         # Names of inputs that no parameter has were given by position when the signature was made.
         specs = tuple(InputSpec(s.name, s.dtype, s.shape) for s in signature.inputs)
     elif source.inputs:
         specs = parse_inputs(source.inputs)
     elif sample:
-        specs = _specs_of(sample, dynamic_axes or {})
+        taken, left_out = _taken(network.original, sample)
+        specs = _specs_of(taken, dynamic_axes or {})
     else:
         raise ModelError(
             f"Nothing tells what inputs {what} takes.",
@@ -306,7 +309,17 @@ def _flattened(
         )
     binding = bind(network.original, specs, what)
     inputs = tuple(TensorSpec(n, s.dtype, s.shape) for n, s in zip(binding.names, specs, strict=True))
-    return Flat(network.original, binding), inputs, ()
+    return Flat(network.original, binding), inputs, left_out
+
+
+def _taken(module: nn.Module, sample: Mapping[str, Array]) -> tuple[Mapping[str, Array], tuple[str, ...]]:
+    """Leave out token types where ``forward`` has no such parameter: tokenizers make them for every model."""
+    parameters = inspect.signature(module.forward).parameters
+    open_names = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if "token_type_ids" not in sample or "token_type_ids" in parameters or open_names:
+        return sample, ()
+    kept = {name: array for name, array in sample.items() if name != "token_type_ids"}
+    return kept, ("The data's token_type_ids are left out: the model takes none.",)
 
 
 def _specs_of(sample: Mapping[str, Array], dynamic_axes: Mapping[str, tuple[str, ...]]) -> tuple[InputSpec, ...]:

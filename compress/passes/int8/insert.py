@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import tempfile
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
+from compress.runners.onnx_file import external_files
 from compress.runners.targets import Scheme
 
 
-def prepare(path: Path, work: Path) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Return the model ready for quantization: constants folded, tensor types known; and what had to be left out.
+def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
+    """Return the model ready for quantization: constants folded, BatchNorm fused, tensor types known.
 
-    onnxruntime's pre-processing does it; where its symbolic shape inference fails (it raises IndexError on some
-    exported graphs, ViT-B/16 among them), it runs again without that part, and the second value says so.
+    onnxruntime's basic optimizations and ONNX's shape inference, as onnxruntime's own pre-processing runs them, but in a
+    folder of ours and without its symbolic shape inference: that raises IndexError on some exported graphs (ViT-B/16
+    among them), and all that quantization needs of it are the tensors' types.
+
+    Args:
+        path: The float model.
+        work: A folder for intermediate files.
+        threads: Threads for the runtime.
     """
-    from onnxruntime.quantization.shape_inference import quant_pre_process
+    import onnxruntime
 
-    prepared = work / "prepared.onnx"
-    notes: tuple[str, ...] = ()
-    external = path.stat().st_size > 1 << 30 or any(_external(path))
-    side = {"save_as_external_data": True, "all_tensors_to_one_file": True} if external else {}
-    with quiet():
-        try:
-            quant_pre_process(str(path), str(prepared), **side)
-        except Exception as error:  # noqa: BLE001 - it fails with whatever its shape rules trip over
-            notes = (
-                f"onnxruntime's symbolic shape inference failed on this graph ({type(error).__name__}); "
-                "went on with ONNX's own shape inference.",
-            )
-            quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True, **side)
-    return onnx.load(prepared), notes
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(work / "optimized.onnx")
+    if is_large(path):
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    onnx.shape_inference.infer_shapes_path(work / "optimized.onnx", work / "prepared.onnx")
+    return onnx.load(work / "prepared.onnx")
 
 
-def _external(path: Path) -> Iterator[str]:
-    from compress.runners.onnx_file import external_files
-
-    yield from (str(p) for p in external_files(path))
+def is_large(path: Path) -> bool:
+    """Whether a model's weights belong into a side file: they lie in one, or it nears protobuf's limit of 2 GB."""
+    return path.stat().st_size > 1 << 30 or bool(external_files(path))
 
 
 def insert_qdq(
@@ -72,7 +77,7 @@ def insert_qdq(
     }
     chosen = set(nodes)
     ops = sorted({n.op_type for n in model.graph.node if n.name in chosen})
-    with quiet():
+    with _library_manners():
         quantizer = QDQQuantizer(
             model,
             scheme.per_channel,
@@ -96,12 +101,20 @@ def insert_qdq(
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep onnxruntime.quantization from writing advice meant for its own users to the root logger."""
-    root = logging.getLogger()
-    before = root.level
+def _library_manners() -> Iterator[None]:
+    """Keep onnxruntime's quantizer from writing advice to the root logger, and from failing over its temporary folder.
+
+    Where a file in that folder is still open (a virus scanner's doing on Windows, say), removing it fails after the work
+    is done; the error would hide a result that is fine.
+    """
+    from onnxruntime.quantization import quant_utils
+
+    root, level, own = logging.getLogger(), logging.getLogger().level, quant_utils.tempfile
+    forgiving = functools.partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
     root.setLevel(logging.ERROR)
+    quant_utils.tempfile = types.SimpleNamespace(TemporaryDirectory=forgiving)
     try:
         yield
     finally:
-        root.setLevel(before)
+        root.setLevel(level)
+        quant_utils.tempfile = own

@@ -56,7 +56,7 @@ class Int8(Pass):
         scheme = context.target.scheme
         scratch = context.work / "scratch"
         scratch.mkdir()
-        model, notes = prepare(artifact.path, scratch)
+        model = prepare(artifact.path, scratch, context.threads)
         name_nodes(model)
         graph = read_graph(model)
         nodes = [n for n in nodes_to_quantize(graph, scheme.ops) if not self._kept(graph, n)]
@@ -90,7 +90,7 @@ class Int8(Pass):
         insert_qdq(model, ranges, nodes, scheme, reduce_range=reduced, output=output)
         _record(output, reduced=reduced)
         counts = _counts(graph, nodes)
-        notes += (
+        notes = (
             f"{counts} quantized: {scheme.activation} activations "
             f"({'symmetric' if scheme.symmetric_activation else 'asymmetric'}), int8 "
             f"{'per-channel' if scheme.per_channel else 'per-tensor'} weights{' of 7 bits' if reduced else ''}, "
