@@ -96,8 +96,6 @@ def cli() -> Cli:
 def finished(cli: Cli, small_model: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory):
     """One finished run with three variants: its folder and what the command printed."""
     folder = tmp_path_factory.mktemp("finished")
-    done = cli(
-        "run", small_model, "--data", small_data, "--target", "ort-cpu", "--batch", "1,4", "--rounds", 3, "--out", "run",
-        "--json", cwd=folder,
-    )  # fmt: skip
+    options = ["--target", "ort-cpu", "--batch", "1,4", "--rounds", "3", "--out", "run", "--json"]
+    done = cli("run", small_model, "--data", small_data, *options, cwd=folder)
     return folder / "run", done

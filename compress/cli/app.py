@@ -18,6 +18,7 @@ from compress.cli.run import run
 from compress.errors import CompressError
 
 INTERRUPTED = 130
+_INTERRUPTED = "[bold]compress:[/] interrupted; the same command goes on where this one stopped."
 
 app = typer.Typer(
     name="compress",
@@ -57,15 +58,16 @@ def main() -> None:
     err = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         # Typer turns Ctrl-C into this exit code here; what a command returns is None otherwise.
-        if (code := app(standalone_mode=False, prog_name="compress")) == INTERRUPTED:
-            raise KeyboardInterrupt
+        code = app(standalone_mode=False, prog_name="compress")
+        if code == INTERRUPTED:
+            err.print(_INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
     except CompressError as error:
         err.print(f"[bold red]compress:[/] {_escaped(str(error))}")
         _explain(err, error)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        err.print("[bold]compress:[/] interrupted; the same command goes on where this one stopped.")
+        err.print(_INTERRUPTED)
         sys.exit(INTERRUPTED)
     except typer.Exit as done:
         sys.exit(done.exit_code)
@@ -73,7 +75,7 @@ def main() -> None:
         # The reader of our output went away, as `head` does; nothing is wrong with the run.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort: a sentence and an exit code, never a traceback
         _usage_or_raise(err, error)
 
 

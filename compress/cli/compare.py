@@ -18,7 +18,7 @@ def compare(
     b: Annotated[str, typer.Argument(help="The same.", metavar="B")],
     data: o.Data = None,
     code: o.Code = None,
-    input: o.Input = None,  # noqa: A002 - the flag's name
+    input: o.Input = None,
     preprocess: o.Preprocess = None,
     metric: o.Metric = None,
     batch: Annotated[str | None, typer.Option(help="Batch sizes to measure.  [1,8]")] = None,

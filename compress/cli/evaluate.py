@@ -13,7 +13,7 @@ def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model file of any form (.pt, .pt2, .onnx, .xml, …).")],
     data: o.Data = None,
     code: o.Code = None,
-    input: o.Input = None,  # noqa: A002 - the flag's name
+    input: o.Input = None,
     preprocess: o.Preprocess = None,
     metric: o.Metric = None,
     samples: Annotated[int | None, typer.Option(help="Evaluation samples.  [all]")] = None,

@@ -17,7 +17,7 @@ def inspect(
         str, typer.Argument(metavar="MODEL", help="Model file, or an architecture such as torchvision:resnet50.")
     ],
     code: o.Code = None,
-    input: o.Input = None,  # noqa: A002 - the flag's name
+    input: o.Input = None,
     layers: Annotated[int, typer.Option(help="Layers to list; 0: none, -1: all.")] = 20,
     trust_pickle: o.Trust = False,
     as_json: o.Json = False,

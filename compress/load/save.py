@@ -16,7 +16,7 @@ from compress.load.spec import parse_inputs
 
 
 def save_module(module: torch.nn.Module, inputs: tuple[str, ...], folder: Path) -> Path:
-    """Export ``module`` in eval mode to ``<folder>/<class>-<digest>.pt2`` and return the file; the module stays as it is.
+    """Export ``module`` in eval mode to ``<folder>/<class>-<digest>.pt2``; the module itself is left as it is.
 
     Args:
         module: Any module that torch.export takes.

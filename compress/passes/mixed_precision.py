@@ -26,8 +26,9 @@ _CHECKED_SAMPLES = 64
 class MixedPrecision(Pass):
     """Convert to FP16 what FP16 can hold, or have the runtime compute in BF16.
 
-    FP16 goes through onnxruntime's own converter (``onnxruntime.transformers.float16``). Operators that touch a value or
-    a weight beyond FP16's range on the calibration data stay in FP32 and are named. Inputs and outputs keep their types.
+    FP16 goes through onnxruntime's own converter (``onnxruntime.transformers.float16``). Operators that touch a value
+    or a weight beyond FP16's range on the calibration data stay in FP32 and are named. Inputs and outputs keep their
+    types.
 
     Attributes:
         precision: ``fp16`` or ``bf16``.
@@ -131,7 +132,7 @@ class MixedPrecision(Pass):
             for spec, value in zip(session.get_outputs(), session.run(None, feeds), strict=True):
                 if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
                     raise StageError(
-                        f"fp16: output {spec.name} is NaN or infinite on calibration batch {number}, though FP32 is not.",
+                        f"fp16: output {spec.name} is NaN or infinite on calibration batch {number}, in FP32 it isn't.",
                         "Name the operators to keep with keep_float, or use bf16.",
                     )
 

@@ -9,9 +9,9 @@ from compress.results import Budget, Entry, Ratio, Verdict
 
 MB = 1e6
 DEFAULT_DROP = 1.0
-"""Points of accuracy or correlation a variant may lose where the user said nothing: a collapse is never recommended."""
+"""Points of accuracy or correlation that a variant may lose where the user said nothing."""
 LEAST_SQNR_DB = 10.0
-"""Without labels: outputs further from the baseline's than this (noise a tenth of the signal's power) aren't shipped."""
+"""Without labels, outputs further from the baseline's than this (noise of a tenth of the power) aren't shipped."""
 
 
 def decide(entries: Sequence[Entry], recipe: Recipe, plain: str) -> tuple[list[Entry], str | None, Budget]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 
-from exporters.onnx import OnnxExporter
-from exporters.openvino import OpenVinoExporter
-
 from compress.artifact import Form
 from compress.errors import UsageError
 from compress.passes.table import PASSES, make_pass
 from compress.recipe import Recipe, VariantSpec, parse_variant
 from compress.runners.targets import TARGETS, Target
 from compress.stage import Exporter, Pass
+from exporters.onnx import OnnxExporter
+from exporters.openvino import OpenVinoExporter
 
 FLOAT = "fp32"
 """Name of the variant that is only exported: the baseline in the target's own runtime."""

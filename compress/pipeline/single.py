@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compress.errors import StageError, UsageError
 from compress.pipeline.entries import Bases, Made, entry_of, precision_label
-from compress.pipeline.inputs import Inputs, open_inputs
+from compress.pipeline.inputs import open_inputs
 from compress.pipeline.samples import Probes, TimingInputs
 from compress.pipeline.score import Scored
 from compress.progress import Progress

@@ -14,6 +14,7 @@ import openvino
 from compress.artifact import Form, Signature
 from compress.data.base import Array
 from compress.errors import ModelError, UsageError
+from compress.runners.altstack import signal_stack_kept
 from compress.runners.base import Runner
 from compress.runners.onnx_file import named_signature, read_signature
 
@@ -133,7 +134,8 @@ class OpenVinoRunner(Runner):
 
     def _compile(self, model: openvino.Model) -> openvino.CompiledModel:
         try:
-            compiled = self._core.compile_model(model, "CPU", self._config)
+            with signal_stack_kept():
+                compiled = self._core.compile_model(model, "CPU", self._config)
         except RuntimeError as error:
             raise ModelError(f"OpenVINO cannot compile {self.artifact.path.name}: {_sentence(error)}") from error
         asked, used = self._config["INFERENCE_PRECISION_HINT"], compiled.get_property("INFERENCE_PRECISION_HINT")

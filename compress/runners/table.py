@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from compress.artifact import Artifact, Form
 from compress.errors import UsageError
+from compress.runners.altstack import signal_stack_kept
 from compress.runners.base import Runner, RunOptions
 from compress.runners.targets import TARGETS
 
@@ -57,7 +58,8 @@ def _warm_openvino(threads: int) -> None:
     import openvino
 
     core = openvino.Core()
-    core.compile_model(core.read_model(_TINY_ONNX, b""), "CPU", {"INFERENCE_NUM_THREADS": threads})
+    with signal_stack_kept():
+        core.compile_model(core.read_model(_TINY_ONNX, b""), "CPU", {"INFERENCE_NUM_THREADS": threads})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ class Scheme:
         per_channel: One weight scale an output channel.
         quantize_bias: Whether biases become int32 with their own Q/DQ pair.
         dedicated_pairs: A Q/DQ pair of its own for every consumer, instead of one shared.
+        weighted_only: Leave products of two activations (attention) in float.
         ops: Operators worth quantizing there.
     """
 
@@ -29,6 +30,7 @@ class Scheme:
     per_channel: bool
     quantize_bias: bool
     dedicated_pairs: bool
+    weighted_only: bool
     ops: tuple[str, ...]
 
 
@@ -85,6 +87,7 @@ _CPU_SCHEME = Scheme(
     per_channel=True,
     quantize_bias=True,
     dedicated_pairs=False,
+    weighted_only=True,
     ops=_CPU_OPS,
 )
 

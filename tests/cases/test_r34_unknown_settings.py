@@ -1,4 +1,4 @@
-"""R34, microsoft/winml-cli#555: what isn't known is refused at once, with what is allowed; labels come from the file."""
+"""R34, microsoft/winml-cli#555: what isn't known is refused at once with what is allowed; labels come from the file."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_folders_that_cannot_be_removed_are_left(monkeypatch, small_model, small
     unlink = os.unlink
 
     def refuse(path, *args, **kwargs):
-        if "dir_fd" not in kwargs and not os.path.lexists(path):
+        if not str(path).endswith(".onnx"):
             return unlink(path, *args, **kwargs)
         refused.append(str(path))
         raise PermissionError(13, "the file is used by another process", str(path))

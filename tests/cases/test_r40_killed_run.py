@@ -17,10 +17,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals"
 
 
 def _command(small_model: Path, small_data: Path) -> list[str]:
-    return [
-        sys.executable, "-c", "from compress.cli import main; main()", "run", str(small_model), "--data",
-        str(small_data), "--target", "openvino", "--variants", "fp32,int8", "--batch", "1", "--rounds", "3", "--out", "r",
-    ]  # fmt: skip
+    options = ["--target", "openvino", "--variants", "fp32,int8", "--batch", "1", "--rounds", "3", "--out", "r"]
+    start = [sys.executable, "-c", "from compress.cli import main; main()", "run"]
+    return [*start, str(small_model), "--data", str(small_data), *options]
 
 
 def _wait(process: subprocess.Popen, condition) -> None:

@@ -76,15 +76,21 @@ def name_nodes(model: onnx.ModelProto) -> None:
         seen.add(name)
 
 
-def nodes_to_quantize(graph: Graph, ops: Iterable[str]) -> list[str]:
-    """Choose nodes: every compute node of ``ops``, and the carriers that keep values INT8 between them.
+def nodes_to_quantize(graph: Graph, ops: Iterable[str], *, weighted_only: bool) -> list[str]:
+    """Choose nodes: the compute nodes of ``ops``, and the carriers that keep values INT8 between them.
+
+    With ``weighted_only`` products of two activations, as in attention, are left in float.
 
     A carrier (Add, MaxPool, Reshape, …) pays only on a path between quantized nodes: where it feeds none, its Q/DQ pair
     is pure cost. So a residual Add in a convolutional network is taken, and one before a LayerNormalization isn't.
     """
     allowed = frozenset(ops)
-    chosen = {n.name for n in graph.nodes if n.op_type in allowed}
-    compute = {n.name for n in graph.nodes if n.op_type in allowed & COMPUTE}
+    compute = {
+        n.name
+        for n in graph.nodes
+        if n.op_type in allowed & COMPUTE and not (weighted_only and len(graph.activations(n)) > 1)
+    }
+    chosen = compute | {n.name for n in graph.nodes if n.op_type in allowed - COMPUTE}
     changed = True
     while changed:
         changed = False

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import tempfile
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
+from compress.passes.int8.trim import trim_pairs
 from compress.runners.onnx_file import external_files
 from compress.runners.targets import Scheme
 
@@ -20,9 +18,9 @@ from compress.runners.targets import Scheme
 def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
     """Return the model ready for quantization: constants folded, BatchNorm fused, tensor types known.
 
-    onnxruntime's basic optimizations and ONNX's shape inference, as onnxruntime's own pre-processing runs them, but in a
-    folder of ours and without its symbolic shape inference: that raises IndexError on some exported graphs (ViT-B/16
-    among them), and all that quantization needs of it are the tensors' types.
+    onnxruntime's basic optimizations and ONNX's shape inference, as onnxruntime's own pre-processing runs them, but in
+    a folder of ours (it fails where its temporary folder cannot be removed) and without its symbolic shape inference:
+    that raises IndexError on some exported graphs, and all that quantization needs of it are the tensors' types.
 
     Args:
         path: The float model.
@@ -30,6 +28,7 @@ def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
         threads: Threads for the runtime.
     """
     import onnxruntime
+    from onnxruntime.quantization.quant_utils import add_infer_metadata
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -40,7 +39,9 @@ def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     onnx.shape_inference.infer_shapes_path(work / "optimized.onnx", work / "prepared.onnx")
-    return onnx.load(work / "prepared.onnx")
+    prepared = onnx.load(work / "prepared.onnx")
+    add_infer_metadata(prepared)  # else the quantizer infers once more, through a temporary folder of its own
+    return prepared
 
 
 def is_large(path: Path) -> bool:
@@ -77,7 +78,7 @@ def insert_qdq(
     }
     chosen = set(nodes)
     ops = sorted({n.op_type for n in model.graph.node if n.name in chosen})
-    with _library_manners():
+    with _quiet():
         quantizer = QDQQuantizer(
             model,
             scheme.per_channel,
@@ -97,24 +98,17 @@ def insert_qdq(
             },
         )
         quantizer.quantize_model()
+    trim_pairs(quantizer.model.model, chosen)
     quantizer.model.save_model_to_file(str(output), use_external_data_format=model.ByteSize() > 1 << 30)
 
 
 @contextlib.contextmanager
-def _library_manners() -> Iterator[None]:
-    """Keep onnxruntime's quantizer from writing advice to the root logger, and from failing over its temporary folder.
-
-    Where a file in that folder is still open (a virus scanner's doing on Windows, say), removing it fails after the work
-    is done; the error would hide a result that is fine.
-    """
-    from onnxruntime.quantization import quant_utils
-
-    root, level, own = logging.getLogger(), logging.getLogger().level, quant_utils.tempfile
-    forgiving = functools.partial(tempfile.TemporaryDirectory, ignore_cleanup_errors=True)
+def _quiet() -> Iterator[None]:
+    """Keep onnxruntime's quantizer from writing advice meant for its own users to the root logger."""
+    root = logging.getLogger()
+    level = root.level
     root.setLevel(logging.ERROR)
-    quant_utils.tempfile = types.SimpleNamespace(TemporaryDirectory=forgiving)
     try:
         yield
     finally:
         root.setLevel(level)
-        quant_utils.tempfile = own

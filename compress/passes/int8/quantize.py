@@ -26,8 +26,8 @@ from compress.stage import Context, Pass, Produced
 class Int8(Pass):
     """Static INT8 quantization in Q/DQ form, by the target's scheme.
 
-    Weights are symmetric int8, one scale an output channel; activations as the target's table says. Ranges come from one
-    streaming pass over the calibration data.
+    Weights are symmetric int8, one scale an output channel; activations as the target's table says. Ranges come from
+    one streaming pass over the calibration data.
 
     Attributes:
         calibration: How ranges are chosen.
@@ -42,7 +42,7 @@ class Int8(Pass):
     consumes: ClassVar[Form] = Form.ONNX
     produces: ClassVar[Form] = Form.ONNX
 
-    calibration: Method = "minmax"
+    calibration: Method = "mse"
     percentile: float = Field(default=99.99, gt=50, le=100)
     keep_float: tuple[str, ...] = ()
     reduce_range: bool | None = None
@@ -59,7 +59,11 @@ class Int8(Pass):
         model = prepare(artifact.path, scratch, context.threads)
         name_nodes(model)
         graph = read_graph(model)
-        nodes = [n for n in nodes_to_quantize(graph, scheme.ops) if not self._kept(graph, n)]
+        nodes = [
+            n
+            for n in nodes_to_quantize(graph, scheme.ops, weighted_only=scheme.weighted_only)
+            if not self._kept(graph, n)
+        ]
         if not nodes:
             raise StageError(
                 f"int8 found no operator to quantize in {artifact.path.name} (looked for {', '.join(scheme.ops[:4])})."

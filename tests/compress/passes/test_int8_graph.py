@@ -23,7 +23,7 @@ def _model(nodes, inputs=("x",), outputs=("y",), initializers=()):
 
 def _chosen(model):
     graph = read_graph(model)
-    taken = set(nodes_to_quantize(graph, OPS))
+    taken = set(nodes_to_quantize(graph, OPS, weighted_only=True))
     return [n.op_type for n in graph.nodes if n.name in taken]
 
 
@@ -54,6 +54,23 @@ def test_a_residual_add_before_a_normalization_is_left():
         initializers=["w", "s"],
     )
     assert _chosen(model) == ["MatMul", "MatMul"]
+
+
+def test_products_of_two_activations_are_left():
+    model = _model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["q"]),
+            helper.make_node("MatMul", ["x", "w"], ["k"]),
+            helper.make_node("MatMul", ["q", "k"], ["s"]),
+            helper.make_node("Softmax", ["s"], ["p"]),
+            helper.make_node("MatMul", ["p", "w"], ["y"]),
+        ],
+        initializers=["w"],
+    )
+    graph = read_graph(model)
+    by_name = {n.name: n.output[0] for n in graph.nodes}
+    assert [by_name[n] for n in nodes_to_quantize(graph, OPS, weighted_only=True)] == ["q", "k", "y"]
+    assert [by_name[n] for n in nodes_to_quantize(graph, OPS, weighted_only=False)] == ["q", "k", "s", "y"]
 
 
 def test_carriers_at_the_ends_are_left():

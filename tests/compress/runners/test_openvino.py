@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import openvino
@@ -178,3 +181,23 @@ def test_file_with_an_input_that_nothing_reads(tmp_path):
     with OpenVinoRunner(artifact(path), RunOptions(1)) as runner:
         made = runner.infer({"a": np.zeros((2, 4), np.float32), "b": -np.ones((2, 4), np.float32)})
     np.testing.assert_array_equal(made["y"], np.zeros((2, 4)))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signal stacks are looked at as Linux has them")
+def test_ctrl_c_after_a_model_was_closed_is_an_interrupt_and_no_crash(float_onnx):
+    script = (
+        "import gc, os, signal, sys, time\n"
+        "from compress.artifact import Artifact, Form\n"
+        "from compress.runners.base import RunOptions\n"
+        "from compress.runners.openvino import OpenVinoRunner\n"
+        "from compress.runners.onnx_file import read_signature\n"
+        "from pathlib import Path\n"
+        "path = Path(sys.argv[1])\n"
+        "with OpenVinoRunner(Artifact(Form.ONNX, path, read_signature(path), ''), RunOptions(1)) as runner:\n"
+        "    runner.facts()\n"
+        "del runner; gc.collect()\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(5)\n"
+        "except KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(float_onnx)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "interrupted"), done.stderr
