@@ -16,9 +16,9 @@ class _Stack(ctypes.Structure):
 def signal_stack_kept() -> Iterator[None]:
     """Give this thread back, at the end of the block, the signal stack it had before.
 
-    OpenVINO's CPU plugin sets one of its own while it compiles (2026.4, on CPUs with AVX-512), and frees its memory with
-    the plugin without unsetting it. Python handles signals on that stack, so the next Ctrl-C ends the process with a
-    segmentation fault.
+    OpenVINO's CPU plugin sets one of its own while it compiles (2026.4, on CPUs with AVX-512), and frees its memory
+    with the plugin without unsetting it. Python handles signals on that stack, so the next Ctrl-C ends the process with
+    a segmentation fault.
     """
     if not sys.platform.startswith("linux"):
         yield

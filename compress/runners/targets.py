@@ -99,8 +99,8 @@ TARGETS: dict[str, Target] = {
         scheme=_CPU_SCHEME,
         module="onnxruntime",
         precisions={
-            "fp16": "storage only: half the file; onnxruntime has hardly any FP16 kernels for CPUs and casts back to FP32, "
-            "so no speed-up is to be expected",
+            "fp16": "storage only: half the file; onnxruntime has hardly any FP16 kernels for CPUs and casts back to "
+            "FP32, so no speed-up is to be expected",
         },
         knowledge="uint8 activations with int8 per-channel weights reach the VNNI kernels; int8 activations, "
         "onnxruntime's default, take a path that is 2–3× slower.",
