@@ -95,5 +95,6 @@ class Logged:
             self._early.append(text)
             return
         stamp = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        self._file.write(f"{stamp} {text}\n")
-        self._file.flush()
+        with contextlib.suppress(OSError):  # a full disk must not end a run over its log
+            self._file.write(f"{stamp} {text}\n")
+            self._file.flush()

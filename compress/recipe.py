@@ -14,6 +14,10 @@ from compress.errors import UsageError
 TargetName = Literal["auto", "ort-cpu", "openvino"]
 
 
+_PATHS = ("model", "code", "data", "calibration", "train", "preprocess", "metric")
+"""Fields that may name a file."""
+
+
 class PassSpec(BaseModel):
     """One pass of a variant's chain, by name, with its settings."""
 
@@ -143,6 +147,11 @@ class Recipe(BaseModel):
             raise ValueError(f"two variants are called {', '.join(twice)}")
         return self
 
+    def anywhere(self) -> Recipe:
+        """Return the recipe with local paths made absolute, so that it says the same from any folder."""
+        found = {key: _absolute(value) for key in _PATHS if isinstance(value := getattr(self, key), str) and value}
+        return self.model_copy(update=found)
+
     def to_yaml(self) -> str:
         """Return YAML that :func:`load_recipe` reads back to an equal recipe; defaults are written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
@@ -178,10 +187,15 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         raise UsageError(f"Recipe {path} is no valid YAML{line}: {getattr(error, 'problem', error)}.") from error
     if not isinstance(settings, dict):
         raise UsageError(f"Recipe {path} must be a mapping of settings, such as 'target: openvino'.")
-    for key in ("model", "code", "data", "calibration", "train", "preprocess", "metric"):
+    for key in _PATHS:
         if isinstance(settings.get(key), str):
             settings[key] = _beside(path.parent, settings[key])
     return make_recipe({**settings, **(overrides or {})})
+
+
+def _absolute(value: str) -> str:
+    """Return ``value`` with the file it begins with made absolute, where there is such a file or folder."""
+    return _beside(Path.cwd(), value)
 
 
 def _beside(folder: Path, value: str) -> str:

@@ -158,6 +158,16 @@ class RunFolder:
             _remove(leftover)
 
 
+def require_space(folder: Path, size_bytes: int) -> None:
+    """Check that there is room to write. Raises ``StageError`` with the path, the space needed and the space there is."""
+    free = shutil.disk_usage(folder).free
+    if free < size_bytes:
+        raise StageError(
+            f"Not enough space to write in {folder}: {size_bytes / 1e6:.0f} MB may be needed, {free / 1e6:.0f} MB are free.",
+            "Make room, or choose another --out.",
+        )
+
+
 def next_folder(parent: Path, model: str, recipe_digest: str) -> Path:
     """Return ``<parent>/<model>-<n>``: the last unfinished run of the same recipe, else the first free number."""
     stem = "".join(c if c.isalnum() or c in "._-" else "-" for c in model).strip("-.") or "model"
@@ -229,10 +239,14 @@ def _link(source: Path, goal: Path) -> None:
     part = goal.with_name(f".{goal.name}.tmp")
     part.unlink(missing_ok=True)
     try:
-        os.link(source, part)
-    except OSError:
-        shutil.copyfile(source, part)
-    part.replace(goal)
+        try:
+            os.link(source, part)
+        except OSError:
+            shutil.copyfile(source, part)
+        part.replace(goal)
+    except OSError as error:
+        size = source.stat().st_size / 1e6
+        raise StageError(f"{goal} cannot be written ({size:.1f} MB): {error.strerror or error}.") from error
 
 
 def _relocate(path: Path, renamed: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from compress.pipeline.environment import versions
 from compress.pipeline.plan import Variant, exporters_for
 from compress.recipe import Recipe
 from compress.stage import Context, Stage
-from compress.store import RunFolder
+from compress.store import RunFolder, require_space
 
 
 @dataclasses.dataclass
@@ -24,14 +24,12 @@ class Builder:
         recipe: Settings of the exporters.
         context: What stages may use; its work folder is set for each stage.
         cached: Records of stages whose result came from the cache.
-        last: The artifact that a failing variant had got to, for the report.
     """
 
     store: RunFolder
     recipe: Recipe
     context: Context
     cached: list[StageRecord] = dataclasses.field(default_factory=list)
-    last: Artifact | None = None
 
     def build(self, variant: Variant, source: Artifact) -> Artifact:
         """Run the variant's passes, then lower to what the target executes.
@@ -39,15 +37,15 @@ class Builder:
         Raises:
             CompressError: A stage failed; the message names it.
         """
-        artifact = self.last = source
+        artifact = source
         for step in variant.passes:
             artifact = self._lower(artifact, step.consumes)
-            artifact = self.last = self._stage(step, artifact)
+            artifact = self._stage(step, artifact)
         return self._lower(artifact, self.context.target.form)
 
     def _lower(self, artifact: Artifact, form: Form) -> Artifact:
         for exporter in exporters_for(self.recipe, artifact.form, form):
-            artifact = self.last = self._stage(exporter, artifact)
+            artifact = self._stage(exporter, artifact)
         return artifact
 
     def _stage(self, stage: Stage, artifact: Artifact) -> Artifact:
@@ -72,6 +70,8 @@ class Builder:
     def _runner(self, stage: Stage, artifact: Artifact) -> Callable[[Path], Artifact]:
         def make(work: Path) -> Artifact:
             self.context.progress.line(f"{stage.kind} …")
+            # The result, and what is written on the way there: graphs that are observed, optimized, prepared.
+            require_space(work, 5 * artifact.size_bytes + 10_000_000)
             made = stage.run(artifact, dataclasses.replace(self.context, work=work))
             for note in made.lineage[-1].notes:
                 self.context.progress.detail(f"  {note}")

@@ -64,6 +64,8 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
     metric = made.scored.metric if made.scored else None
     if metric is None:
         reasons["metric"] = made.failure or bases.no_metric
+    elif metric.drop is None:
+        reasons["metric.drop"] = "the baseline is what others are compared with"
     fidelity = made.scored.fidelity if made.scored else None
     if fidelity is None:
         reasons["fidelity"] = "the baseline is what others are compared with" if is_baseline else failed

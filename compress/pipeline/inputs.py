@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compress.artifact import Artifact, Form, ModelSource, Signature, TensorSpec
+from compress.artifact import Artifact, ModelSource, Signature, TensorSpec
 from compress.data.base import Array, Dataset
 from compress.data.bind import bind
 from compress.data.check import check_classes, require
@@ -80,13 +80,19 @@ def open_inputs(recipe: Recipe, progress: Progress) -> Inputs:
     artifact, loaded = open_source(
         source, raw.inputs if raw is not None else None, first.dynamic_axes if first is not None else {}
     )
-    if artifact.form is Form.TORCH and not source.inputs:
-        artifact = dataclasses.replace(artifact, source=dataclasses.replace(source, inputs=_specs(artifact.signature)))
+    if artifact.source is not None and not source.inputs:
+        # A fresh process has no data to learn the signature from.
+        known = dataclasses.replace(artifact.source, inputs=_specs(artifact.signature))
+        artifact = dataclasses.replace(artifact, source=known)
     sample = bind(raw, artifact.signature) if raw is not None else None
     if evaluation is not None:
         check_classes(evaluation, classes_of(artifact.signature))
     if loaded is not None:
         notes += loaded.notes
+        if loaded.subnormal_weights:
+            notes.append(
+                f"{loaded.subnormal_weights:,} weights are subnormal numbers, which CPUs are slow to compute with."
+            )
     return Inputs(artifact, loaded, evaluation, calibration, train, preprocess, sample, tuple(notes))
 
 
@@ -114,7 +120,7 @@ def _specs(signature: Signature) -> tuple[str, ...]:
     """Return the signature as input specs, so that a fresh process loads the model without data."""
 
     def spec(tensor: TensorSpec) -> str:
-        return f"{tensor.name}:{tensor.dtype}:{'x'.join(map(str, tensor.shape))}"
+        return f"{tensor.name}:{tensor.dtype}:{','.join(map(str, tensor.shape))}"
 
     return tuple(map(spec, signature.inputs))
 

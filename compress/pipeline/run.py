@@ -146,7 +146,8 @@ class _Job:
         scorer = Scorer(self.store, dataset, self.metric, self.options, self.progress, self.recipe.seed)
         scored = scorer.baseline(source)
         self._refuse_chance(scored)
-        made = [Made(baseline_name, self.target.name, source, None, scored)]
+        where = _BASELINE if source.form is Form.TORCH else "ort-cpu"
+        made = [Made(baseline_name, where, source, None, scored)]
         made += [self._make(variant, scorer) for variant in variants]
         timings = self._time(made, TimingInputs(dataset))
         torch = timings.get(_BASELINE)
@@ -165,7 +166,7 @@ class _Job:
             best=best,
             budget=budget,
             notes=[n for n in notes if n],
-            recipe=self.recipe.model_dump(mode="json"),
+            recipe=self.recipe.anywhere().model_dump(mode="json"),
             seconds=time.perf_counter() - started,
         )
 
@@ -186,7 +187,7 @@ class _Job:
         )
 
     def _write_settings(self) -> None:
-        write_text(self.store.path / "recipe.yaml", self.recipe.to_yaml())
+        write_text(self.store.path / "recipe.yaml", self.recipe.anywhere().to_yaml())
         if self.inputs.preprocess is not None:
             settings = self.inputs.preprocess.model_dump(mode="json")
             text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)

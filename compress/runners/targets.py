@@ -21,6 +21,8 @@ class Scheme:
         quantize_bias: Whether biases become int32 with their own Q/DQ pair.
         dedicated_pairs: A Q/DQ pair of its own for every consumer, instead of one shared.
         weighted_only: Leave products of two activations (attention) in float.
+        float_output: Compute operators that can read INT8 and write float at once. Behind others a Q/DQ pair is needed
+            for them to run in INT8 at all.
         ops: Operators worth quantizing there.
     """
 
@@ -31,6 +33,7 @@ class Scheme:
     quantize_bias: bool
     dedicated_pairs: bool
     weighted_only: bool
+    float_output: tuple[str, ...]
     ops: tuple[str, ...]
 
 
@@ -88,6 +91,7 @@ _CPU_SCHEME = Scheme(
     quantize_bias=True,
     dedicated_pairs=False,
     weighted_only=True,
+    float_output=("MatMul", "Gemm"),
     ops=_CPU_OPS,
 )
 
@@ -109,7 +113,7 @@ TARGETS: dict[str, Target] = {
         name="openvino",
         form=Form.OPENVINO,
         device="cpu",
-        scheme=_CPU_SCHEME,
+        scheme=dataclasses.replace(_CPU_SCHEME, float_output=("MatMul", "Gemm", "Conv", "ConvTranspose")),
         module="openvino",
         precisions={
             "bf16": "the file stays FP32 and OpenVINO computes in BF16, on CPUs with AVX512-BF16 or AMX",

@@ -11,6 +11,9 @@ import onnx
 COMPUTE = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators whose arithmetic INT8 makes faster. All others are carriers: quantized only so that values stay INT8."""
 
+ACTIVATIONS = frozenset({"Relu", "Clip"})
+"""Operators that runtimes fuse into the one before, where a range that begins at zero says the same."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
@@ -82,7 +85,8 @@ def nodes_to_quantize(graph: Graph, ops: Iterable[str], *, weighted_only: bool) 
     With ``weighted_only`` products of two activations, as in attention, are left in float.
 
     A carrier (Add, MaxPool, Reshape, …) pays only on a path between quantized nodes: where it feeds none, its Q/DQ pair
-    is pure cost. So a residual Add in a convolutional network is taken, and one before a LayerNormalization isn't.
+    is pure cost. So a residual Add in a convolutional network is taken, and one before a LayerNormalization isn't. An
+    activation right behind a compute node goes with it.
     """
     allowed = frozenset(ops)
     compute = {
@@ -90,12 +94,19 @@ def nodes_to_quantize(graph: Graph, ops: Iterable[str], *, weighted_only: bool) 
         for n in graph.nodes
         if n.op_type in allowed & COMPUTE and not (weighted_only and len(graph.activations(n)) > 1)
     }
+    fused = {
+        reader.name
+        for n in graph.nodes
+        if n.name in compute
+        for reader in graph.readers(n)
+        if reader.op_type in allowed & ACTIVATIONS and len(graph.readers(n)) == 1
+    }
     chosen = compute | {n.name for n in graph.nodes if n.op_type in allowed - COMPUTE}
     changed = True
     while changed:
         changed = False
         for node in graph.nodes:
-            if node.name not in chosen or node.name in compute:
+            if node.name not in chosen or node.name in compute | fused:
                 continue
             feeders = [graph.producer.get(name) for name in graph.activations(node)]
             fed = any(f is not None and f.name in chosen for f in feeders)

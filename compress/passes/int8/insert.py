@@ -98,7 +98,7 @@ def insert_qdq(
             },
         )
         quantizer.quantize_model()
-    trim_pairs(quantizer.model.model, chosen)
+    trim_pairs(quantizer.model.model, chosen, scheme.float_output)
     quantizer.model.save_model_to_file(str(output), use_external_data_format=model.ByteSize() > 1 << 30)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import onnx
 
+from compress.passes.int8.graph import ACTIVATIONS, COMPUTE
 
-def trim_pairs(model: onnx.ModelProto, quantized: Collection[str]) -> int:
+
+def trim_pairs(model: onnx.ModelProto, quantized: Collection[str], float_output: Collection[str]) -> int:
     """Take out, in place, every pair whose values only go to operators that aren't quantized, or to the graph's output.
 
     onnxruntime's quantizer puts a pair behind each node it quantizes, whoever reads it. Behind a MatMul that feeds a
@@ -17,6 +19,7 @@ def trim_pairs(model: onnx.ModelProto, quantized: Collection[str]) -> int:
     Args:
         model: A model with Q/DQ pairs.
         quantized: Names of the quantized nodes.
+        float_output: Compute operators that need no pair behind them to run in INT8.
 
     Returns:
         The number of pairs taken out.
@@ -36,7 +39,7 @@ def trim_pairs(model: onnx.ModelProto, quantized: Collection[str]) -> int:
         users = [r for half in halves for r in readers[half.output[0]]]
         if value not in made_by or any(h.op_type != "DequantizeLinear" for h in halves):
             continue
-        if any(u.name in quantized for u in users):
+        if any(u.name in quantized for u in users) or _needed(made_by[value], made_by, quantized, float_output):
             continue
         for half in halves:
             old = half.output[0]
@@ -52,6 +55,18 @@ def trim_pairs(model: onnx.ModelProto, quantized: Collection[str]) -> int:
     graph.node.extend(kept)
     _drop_unused(graph)
     return pairs
+
+
+def _needed(
+    maker: onnx.NodeProto,
+    made_by: Mapping[str, onnx.NodeProto],
+    quantized: Collection[str],
+    float_output: Collection[str],
+) -> bool:
+    """Whether the node that makes a value, or the one its activation is fused into, runs in INT8 only with a pair."""
+    if maker.op_type in ACTIVATIONS and maker.input[0] in made_by:
+        maker = made_by[maker.input[0]]
+    return maker.name in quantized and maker.op_type in COMPUTE and maker.op_type not in float_output
 
 
 def _rename(maker: onnx.NodeProto, readers: list[onnx.NodeProto], old: str, new: str) -> None:

@@ -73,16 +73,17 @@ def test_products_of_two_activations_are_left():
     assert [by_name[n] for n in nodes_to_quantize(graph, OPS, weighted_only=False)] == ["q", "k", "s", "y"]
 
 
-def test_carriers_at_the_ends_are_left():
+def test_carriers_at_the_ends_are_left_but_for_a_convs_own_activation():
     model = _model(
         [
             helper.make_node("Reshape", ["x", "s"], ["a"]),
             helper.make_node("Conv", ["a", "w"], ["b"]),
-            helper.make_node("Relu", ["b"], ["y"]),
+            helper.make_node("Relu", ["b"], ["c"]),
+            helper.make_node("Transpose", ["c"], ["y"]),
         ],
         initializers=["w", "s"],
     )
-    assert _chosen(model) == ["Conv"]
+    assert _chosen(model) == ["Conv", "Relu"]
 
 
 def test_nodes_get_unique_names():

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compress.passes.int8.graph import name_nodes, nodes_to_quantize, read_graph
 from compress.passes.int8.insert import insert_qdq, prepare
+from compress.runners.onnxruntime_graph import executed_ops
 from compress.runners.targets import TARGETS
 
 SCHEME = TARGETS["ort-cpu"].scheme
@@ -27,11 +28,11 @@ def _save(path, nodes, weights, shape=("batch", 16)):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def _quantize(tmp_path, values, *, reduce_range=False):
+def _quantize(tmp_path, values, *, reduce_range=False, scheme=SCHEME):
     model = prepare(tmp_path / "m.onnx", tmp_path, threads=1)
     name_nodes(model)
     graph = read_graph(model)
-    nodes = nodes_to_quantize(graph, SCHEME.ops, weighted_only=True)
+    nodes = nodes_to_quantize(graph, scheme.ops, weighted_only=True)
     outputs = [o for n in graph.nodes for o in n.output]
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
@@ -40,7 +41,7 @@ def _quantize(tmp_path, values, *, reduce_range=False):
     session = onnxruntime.InferenceSession(probe.SerializeToString(), providers=["CPUExecutionProvider"])
     seen = {"x": values} | dict(zip(outputs, session.run(outputs, {"x": values}), strict=True))
     ranges = {n: (float(a.min()), float(a.max())) for n, a in seen.items()}
-    insert_qdq(model, ranges, nodes, SCHEME, reduce_range=reduce_range, output=tmp_path / "q.onnx")
+    insert_qdq(model, ranges, nodes, scheme, reduce_range=reduce_range, output=tmp_path / "q.onnx")
     return onnx.load(tmp_path / "q.onnx"), seen["y"]
 
 
@@ -87,6 +88,22 @@ def test_weights_are_int8_per_channel_and_activations_uint8(tmp_path):
         if node.op_type == "DequantizeLinear" and node.input[0] in types:
             assert types[node.input[0]] == TensorProto.INT8
             assert shapes[node.input[1]][0] in (32, 4)
+
+
+@pytest.mark.parametrize(("target", "pairs"), [("ort-cpu", ["x", "b"]), ("openvino", ["x"])])
+def test_a_conv_before_a_float_operator_keeps_the_pair_it_needs(tmp_path, target, pairs):
+    """onnxruntime has no convolution that reads INT8 and writes float; without a pair behind it, it runs in float."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("GlobalMaxPool", ["b"], ["y"]),
+    ]
+    _save(tmp_path / "m.onnx", nodes, {"w": RNG.standard_normal((8, 3, 3, 3)).astype(np.float32)}, ("batch", 3, 8, 8))
+    values = RNG.standard_normal((4, 3, 8, 8)).astype(np.float32)
+    model, _ = _quantize(tmp_path, values, scheme=TARGETS[target].scheme)
+    assert [n.input[0] for n in model.graph.node if n.op_type == "QuantizeLinear"] == pairs
+    if target == "ort-cpu":
+        assert executed_ops(tmp_path / "q.onnx", ["CPUExecutionProvider"])["operators"]["QLinearConv"] == 1
 
 
 @pytest.mark.parametrize(("reduce_range", "limit"), [(False, 127), (True, 64)])
