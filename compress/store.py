@@ -159,11 +159,11 @@ class RunFolder:
 
 
 def require_space(folder: Path, size_bytes: int) -> None:
-    """Check that there is room to write. Raises ``StageError`` with the path, the space needed and the space there is."""
+    """Check that there is room to write; else raise ``StageError`` with the path and the space needed."""
     free = shutil.disk_usage(folder).free
     if free < size_bytes:
         raise StageError(
-            f"Not enough space to write in {folder}: {size_bytes / 1e6:.0f} MB may be needed, {free / 1e6:.0f} MB are free.",
+            f"Not enough space in {folder}: {size_bytes / 1e6:.0f} MB may be needed, {free / 1e6:.0f} MB are free.",
             "Make room, or choose another --out.",
         )
 
