@@ -110,7 +110,7 @@ def bind(module: nn.Module, specs: Sequence[InputSpec], what: str) -> Binding:
     Raises:
         ModelError: ``forward`` has no parameter of a name, needs another one, or takes fewer inputs.
     """
-    parameters = _parameters(module)
+    parameters = parameters_of(module)
     by_name = {p.name: p for p in parameters}
     open_names = any(p.kind is p.VAR_KEYWORD for p in parameters)
     in_order = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -156,7 +156,8 @@ def bind(module: nn.Module, specs: Sequence[InputSpec], what: str) -> Binding:
     return Binding(tuple(names), tuple(positional), keyword)
 
 
-def _parameters(module: nn.Module) -> list[inspect.Parameter]:
+def parameters_of(module: nn.Module) -> list[inspect.Parameter]:
+    """Return the parameters of ``forward``; none where it doesn't tell."""
     if isinstance(module, torch.jit.ScriptModule):
         arguments = list(module.forward.schema.arguments)[1:]  # type: ignore[attr-defined]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

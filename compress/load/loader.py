@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -314,9 +313,11 @@ def _flattened(
 
 def _taken(module: nn.Module, sample: Mapping[str, Array]) -> tuple[Mapping[str, Array], tuple[str, ...]]:
     """Leave out token types where ``forward`` has no such parameter: tokenizers make them for every model."""
-    parameters = inspect.signature(module.forward).parameters
-    open_names = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    if "token_type_ids" not in sample or "token_type_ids" in parameters or open_names:
+    from compress.load.flat import parameters_of
+
+    if "token_type_ids" not in sample:
+        return sample, ()
+    if any(p.name == "token_type_ids" or p.kind is p.VAR_KEYWORD for p in parameters_of(module)):
         return sample, ()
     kept = {name: array for name, array in sample.items() if name != "token_type_ids"}
     return kept, ("The data's token_type_ids are left out: the model takes none.",)

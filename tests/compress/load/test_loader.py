@@ -58,6 +58,31 @@ def test_six_kinds_of_file_give_one_network(shared_data: Path) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.parametrize("name", FILES)
+def test_six_kinds_of_file_learn_their_input_from_a_sample(shared_data: Path, name: str) -> None:
+    source = dataclasses.replace(source_of(shared_data / "user_models", name), inputs=())
+    artifact, _ = open_source(source, {"0": np.zeros((2, 3, 32, 32), np.float32)})
+    assert artifact.signature.inputs == (TensorSpec("x", "float32", ("batch", 3, 32, 32)),)
+
+
+def test_token_types_are_left_out_where_the_model_takes_none(tmp_path: Path) -> None:
+    code = (
+        "import torch\n"
+        "class Encoder(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__(); self.table = torch.nn.Embedding(10, 4)\n"
+        "    def forward(self, input_ids, attention_mask):\n"
+        "        return (self.table(input_ids) * attention_mask[..., None]).mean(1)\n"
+    )
+    (tmp_path / "encoder.py").write_text(code, encoding="utf-8")
+    sample = {n: np.ones((2, 5), np.int64) for n in ("input_ids", "attention_mask", "token_type_ids")}
+    axes = dict.fromkeys(sample, ("sequence",))
+    artifact, loaded = open_source(ModelSource(f"{tmp_path}/encoder.py:Encoder"), sample, axes)
+    assert [s.name for s in artifact.signature.inputs] == ["input_ids", "attention_mask"]
+    assert loaded is not None
+    assert any("token_type_ids are left out" in n for n in loaded.notes)
+
+
+@pytest.mark.data
 def test_the_checkpoint_tells_what_was_chosen(shared_data: Path) -> None:
     loaded = load_model(source_of(shared_data / "user_models", "resnet20_checkpoint.pth"))
     assert loaded.notes == (
