@@ -33,6 +33,19 @@ class Reference:
             self._left = -1
 
     @property
+    def constant(self) -> bool:
+        """Whether every sample gave the same output, two samples at least: then closeness says nothing."""
+        import numpy as np
+
+        first = self._batches[0] if self._batches else {}
+        rows = sum(min((a.shape[0] for a in b.values() if a.ndim), default=0) for b in self._batches)
+        return rows > 1 and all(
+            a.ndim > 0 and np.array_equal(a, np.broadcast_to(first[name][:1], a.shape))
+            for b in self._batches
+            for name, a in b.items()
+        )
+
+    @property
     def batches(self) -> tuple[Mapping[str, Array], ...]:
         """The outputs kept, in order."""
         return tuple(self._batches)

@@ -79,8 +79,11 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
     for batch, why in (timings.skipped if timings is not None else {}).items():
         reasons[f"latency_ms.{batch}"] = why
     speedup = _speedup(rounds, timings, bases, reasons, failed)
+    size = artifact.size_bytes if artifact is not None and artifact.path.is_file() else None
     if artifact is None:
         reasons |= {"artifact": failed, "size_bytes": failed}
+    elif size is None:
+        reasons |= {"artifact": "an architecture, not a file", "size_bytes": "there is no weights file"}
     elif made.published is None:
         reasons["artifact"] = "the user's own file"
     return Entry(
@@ -89,7 +92,7 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
         target=made.target,
         precision=precision_label(artifact, facts) if artifact else "none",
         artifact=made.published,
-        size_bytes=artifact.size_bytes if artifact else None,
+        size_bytes=size,
         metric=metric,
         fidelity=fidelity,
         latency_ms=latencies,

@@ -165,7 +165,7 @@ class _Job:
             variants=judged,
             best=best,
             budget=budget,
-            notes=[n for n in notes if n],
+            notes=[n for n in (*notes, *scorer.notes) if n],
             recipe=self.recipe.anywhere().model_dump(mode="json"),
             seconds=time.perf_counter() - started,
         )

@@ -25,6 +25,11 @@ from evaluators.metrics import Metric, SampleMetric, Scores
 COMPARED = 512
 """Samples that outputs are compared on where nothing is scored."""
 
+CONSTANT = (
+    "The baseline gives the same output for every sample, so how close a variant comes to it says nothing "
+    "(untrained weights, or inputs that don't reach the output?)."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
@@ -49,6 +54,9 @@ class Scorer:
         options: How to run.
         progress: Where to report.
         seed: Seeds the bootstrap.
+
+    Attributes:
+        notes: What the user should know of the baseline's outputs.
     """
 
     def __init__(
@@ -67,6 +75,7 @@ class Scorer:
         self._progress = progress
         self._seed = seed
         self._limit = None if metric is not None else COMPARED
+        self.notes: tuple[str, ...] = ()
         self._baseline: Artifact | None = None
         self._scores: Scores | None = None
         self._reference: Reference | None = None
@@ -81,9 +90,13 @@ class Scorer:
 
         def compute() -> dict[str, Any]:
             self._reference = Reference()
-            return {"scores": _plain(self._run(artifact, self._reference, self._limit, "baseline"))}
+            scores = self._run(artifact, self._reference, self._limit, "baseline")
+            return {"scores": _plain(scores), "constant": self._reference.constant}
 
         found, _ = self._store.step(self._key(artifact, "baseline"), compute)
+        if found["constant"]:
+            self.notes = (CONSTANT,)
+            self._progress.warn(CONSTANT)
         self._scores = self._restored(found["scores"])
         return Scored(self._result(self._scores), None)
 

@@ -51,3 +51,14 @@ def test_other_shapes_are_an_error() -> None:
         comparison({"y": BASE, "z": BASE})
     with pytest.raises(StageError, match="no output"):
         Comparison(Reference(), "variant").result()
+
+
+def test_outputs_that_never_change_are_found():
+    same, other, one = Reference(), Reference(), Reference()
+    for _ in range(2):
+        same({"y": np.ones((3, 4), np.float32)})
+        other({"y": np.arange(12, dtype=np.float32).reshape(3, 4)})
+    one({"y": np.ones((1, 4), np.float32)})
+    assert same.constant
+    assert not other.constant
+    assert not one.constant
