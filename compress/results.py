@@ -61,7 +61,7 @@ class Throughput(_Model):
 class Memory(_Model):
     """Three different numbers, in MB (10^6 bytes), from a fresh process."""
 
-    file: float = Field(description="the artifact's files on disk")
+    file: float | None = Field(description="the artifact's files on disk; null for an architecture without one")
     weights: float | None = Field(description="growth of resident memory by loading the model, before any inference")
     peak: float | None = Field(description="highest resident memory of the process during inference, less what it held "
                                "before the model was loaded")  # fmt: skip

@@ -18,7 +18,7 @@ MB = 1e6
 def measure_memory(process: RunnerProcess, inputs: Mapping[str, Array]) -> Memory:
     """Return file size, growth by loading and peak during inference of a model in a process nothing has run in yet."""
     return Memory(
-        file=process.artifact.size_bytes / MB,
+        file=process.artifact.size_bytes / MB if process.artifact.path.is_file() else None,
         weights=process.memory_weights_mb,
         peak=process.peak_memory_mb(inputs),
     )

@@ -83,7 +83,8 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
     if artifact is None:
         reasons |= {"artifact": failed, "size_bytes": failed}
     elif size is None:
-        reasons |= {"artifact": "an architecture, not a file", "size_bytes": "there is no weights file"}
+        no_file = "an architecture without a weights file"
+        reasons |= {"artifact": no_file, "size_bytes": no_file, "memory_mb.file": no_file}
     elif made.published is None:
         reasons["artifact"] = "the user's own file"
     return Entry(

@@ -33,6 +33,7 @@ from compress.runners.targets import Target
 from compress.runners.verify import make_verifier
 from compress.stage import Context
 from compress.store import RunFolder, digest, next_folder
+from evaluators.contention import OtherWork, warning
 from evaluators.harness import Subject, Timings, measure
 from evaluators.metrics import Metric, metric_for
 from evaluators.threads import available_threads
@@ -149,7 +150,7 @@ class _Job:
         where = _BASELINE if source.form is Form.TORCH else "ort-cpu"
         made = [Made(baseline_name, where, source, None, scored)]
         made += [self._make(variant, scorer) for variant in variants]
-        timings = self._time(made, TimingInputs(dataset))
+        timings, busy = self._time(made, TimingInputs(dataset))
         torch = timings.get(_BASELINE)
         bases = Bases(torch, timings.get(variants[0].name), self._no_metric(), self.recipe.seed)
         baseline, *others = (entry_of(m, timings.get(m.name), bases, is_baseline=m is made[0]) for m in made)
@@ -165,7 +166,7 @@ class _Job:
             variants=judged,
             best=best,
             budget=budget,
-            notes=[n for n in (*notes, *scorer.notes) if n],
+            notes=[n for n in (*notes, *scorer.notes, busy) if n],
             recipe=self.recipe.anywhere().model_dump(mode="json"),
             seconds=time.perf_counter() - started,
         )
@@ -224,21 +225,23 @@ class _Job:
         path = published.path.relative_to(self.store.path).as_posix()
         return Made(variant.name, self.target.name, artifact, path, scored, "", builder.cached)
 
-    def _time(self, made: Sequence[Made], inputs: TimingInputs) -> dict[str, Timings]:
+    def _time(self, made: Sequence[Made], inputs: TimingInputs) -> tuple[dict[str, Timings], str]:
         subjects = [Subject(m.name, m.artifact) for m in made if m.artifact is not None]
 
         def compute() -> dict[str, Any]:
-            found = measure(
-                subjects,
-                self.recipe.batch,
-                self.recipe.rounds,
-                self.options,
-                inputs,
-                self.progress,
-                self.recipe.seed,
-                logs=self.store.path / "logs",
-            )
-            return {name: dataclasses.asdict(t) | _memory(t) for name, t in found.items()}
+            with OtherWork() as others:
+                found = measure(
+                    subjects,
+                    self.recipe.batch,
+                    self.recipe.rounds,
+                    self.options,
+                    inputs,
+                    self.progress,
+                    self.recipe.seed,
+                    logs=self.store.path / "logs",
+                )
+            timings = {name: dataclasses.asdict(t) | _memory(t) for name, t in found.items()}
+            return {"timings": timings, "others": others.share}
 
         key = {
             "step": "measure",
@@ -251,7 +254,10 @@ class _Job:
         found, cached = self.store.step(key, compute)
         if cached:
             self.progress.line("Timings come from the part of this run that had finished.")
-        return {name: _restored(t) for name, t in found.items()}
+        busy = warning(found["others"])
+        if busy:
+            self.progress.warn(busy)
+        return {name: _restored(t) for name, t in found["timings"].items()}, busy
 
 
 def _memory(timings: Timings) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def throughput(entry: Entry, batch: str) -> Cell:
 
 def size(entry: Entry) -> Cell:
     """Return the size of the files on disk."""
-    if entry.memory_mb is not None:
+    if entry.memory_mb is not None and entry.memory_mb.file is not None:
         return Cell(megabytes(entry.memory_mb.file))
     if entry.size_bytes is not None:
         return Cell(megabytes(entry.size_bytes / 1e6))
