@@ -22,12 +22,14 @@ class Batch:
         targets: Labels, first axis ``count``; None where there are none.
         count: Samples in this batch; the last batch may be short.
         views: Rows a sample: 2 for text pairs (all first texts, then all second texts), else 1.
+        bound: Whether ``inputs`` go by the names of the model that was handed over. A file made of it may lack some.
     """
 
     inputs: Mapping[str, Array]
     targets: Array | None
     count: int
     views: int = 1
+    bound: bool = False
 
 
 class Dataset(Protocol):

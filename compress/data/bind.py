@@ -20,7 +20,8 @@ def bind(batch: Batch | Mapping[str, Array], signature: Signature) -> dict[str, 
 
     Names decide where all inputs are found by name. Else arrays called ``0``, ``1``, … bind in that order, token arrays
     in the order ids, mask, types, and a single array to a single input. Token arrays that the model doesn't take are
-    left out; any other surplus is an error. Types change only where no value does (integers that fit, float32 from
+    left out; any other surplus is an error, but for batches that were bound to the model that was handed over: a file
+    made of it drops inputs that nothing reads. Types change only where no value does (integers that fit, float32 from
     float64, floating point from booleans), and to half precision where the input is of it.
 
     Args:
@@ -31,6 +32,9 @@ def bind(batch: Batch | Mapping[str, Array], signature: Signature) -> dict[str, 
         DataError: Arrays and inputs don't match in names, number, type or shape.
     """
     inputs = batch.inputs if isinstance(batch, Batch) else batch
+    names = {spec.name for spec in signature.inputs}
+    if isinstance(batch, Batch) and batch.bound and names <= set(inputs):
+        inputs = {name: array for name, array in inputs.items() if name in names}
     matched = _match(inputs, signature.inputs)
     bound = {spec.name: _cast(array, spec) for spec, array in matched}
     sizes: dict[str, tuple[int, str]] = {}

@@ -14,6 +14,7 @@ import yaml
 
 from compress.artifact import Artifact, Form
 from compress.atomic import write_text
+from compress.data.base import Dataset
 from compress.data.chance import near_chance
 from compress.errors import CompressError, DataError, UsageError
 from compress.pipeline.build import Builder
@@ -22,7 +23,7 @@ from compress.pipeline.entries import Bases, Made, entry_of
 from compress.pipeline.environment import environment, versions
 from compress.pipeline.inputs import Inputs, classes_of, model_info, open_inputs
 from compress.pipeline.plan import Variant, choose_target, plan_variants
-from compress.pipeline.samples import Probes, TimingInputs
+from compress.pipeline.samples import Bound, Probes, TimingInputs
 from compress.pipeline.score import Scored, Scorer, labels_of
 from compress.progress import Logged, Progress, Quiet
 from compress.recipe import Recipe, load_recipe, make_recipe
@@ -143,7 +144,9 @@ class _Job:
         self._write_settings()
         source = self.inputs.artifact
         baseline_name = _BASELINE if source.form is Form.TORCH else "baseline"
-        dataset = self.inputs.evaluation or Probes(source.signature, self.recipe.seed)
+        dataset: Dataset = Probes(source.signature, self.recipe.seed)
+        if self.inputs.evaluation is not None:
+            dataset = Bound(self.inputs.evaluation, source.signature)
         scorer = Scorer(self.store, dataset, self.metric, self.options, self.progress, self.recipe.seed)
         scored = scorer.baseline(source)
         self._refuse_chance(scored)
@@ -173,14 +176,14 @@ class _Job:
 
     @functools.cached_property
     def _context(self) -> Context:
-        logs = self.store.path / "logs"
+        logs, data = self.store.path / "logs", self.inputs.calibration
         logs.mkdir(exist_ok=True)
         return Context(
             target=self.target,
             work=logs,
             progress=self.progress,
             verify=make_verifier(self.options, logs, self.inputs.sample, self.recipe.seed, self.progress),
-            calibration=self.inputs.calibration,
+            calibration=Bound(data, self.inputs.artifact.signature) if data is not None else None,
             train=self.inputs.train,
             threads=self.options.threads,
             seed=self.recipe.seed,

@@ -41,7 +41,7 @@ class Probes:
         number = 0
         while left > 0:
             count = min(size, left)
-            yield Batch(probe_inputs(self.signature, count, self.seed + number), None, count)
+            yield Batch(probe_inputs(self.signature, count, self.seed + number), None, count, bound=True)
             left -= count
             number += 1
 
@@ -54,6 +54,60 @@ class Probes:
         return f"probes-{self.seed}-{self.signature.to_json()}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A data set whose batches go by the input names of the model that was handed over.
+
+    Attributes:
+        inner: The data set.
+        model: The model's signature.
+    """
+
+    inner: Dataset
+    model: Signature
+
+    @property
+    def name(self) -> str:
+        """As the data set's."""
+        return self.inner.name
+
+    @property
+    def labelled(self) -> bool:
+        """As the data set's."""
+        return self.inner.labelled
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """As the data set's."""
+        return self.inner.classes
+
+    @property
+    def task(self) -> str:
+        """As the data set's."""
+        return self.inner.task
+
+    @property
+    def dynamic_axes(self) -> Mapping[str, tuple[str, ...]]:
+        """As the data set's."""
+        return self.inner.dynamic_axes
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def batches(self, size: int, limit: int | None = None) -> Iterator[Batch]:
+        """Yield the data set's batches, bound."""
+        for batch in self.inner.batches(size, limit):
+            yield dataclasses.replace(batch, inputs=bind(batch, self.model), bound=True)
+
+    def subset(self, samples: int, seed: int) -> Dataset:
+        """Return a subset of the data set, bound."""
+        return Bound(self.inner.subset(samples, seed), self.model)
+
+    def fingerprint(self) -> str:
+        """As the data set's: the model's own digest is part of every key anyway."""
+        return self.inner.fingerprint()
+
+
 class TimingInputs:
     """Makes the inputs that all models are timed on, the same for each of them.
 
@@ -63,13 +117,12 @@ class TimingInputs:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._rows: dict[int, dict[str, Array]] = {}
+        self._rows: dict[int, Batch] = {}
 
     def __call__(self, signature: Signature, batch: int) -> dict[str, Array]:
         """Return ``batch`` rows of the first samples (repeated where there are too few) by the model's input names."""
         if batch not in self._rows:
             first = next(iter(self._dataset.batches(batch, batch)))
-            self._rows[batch] = {
-                name: np.take(array, np.arange(batch), axis=0, mode="wrap") for name, array in first.inputs.items()
-            }
+            rows = {n: np.take(a, np.arange(batch), axis=0, mode="wrap") for n, a in first.inputs.items()}
+            self._rows[batch] = Batch(rows, None, batch, bound=first.bound)
         return bind(self._rows[batch], signature)
