@@ -53,6 +53,15 @@ def _flow(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=math.inf).splitlines()[0]
 
 
+def _value(key: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"--variants: '{text}' is no value for {key}.", "Write a number, a word or [a, list]."
+        ) from error
+
+
 def parse_variant(text: str) -> VariantSpec:
     """Read ``NAME`` or ``NAME=PASS[:key=value…][+PASS…]``, as ``--variants`` takes it.
 
@@ -70,7 +79,7 @@ def parse_variant(text: str) -> VariantSpec:
         wrong = [k for k, eq, _ in pairs if not eq]
         if wrong:
             raise UsageError(f"--variants: '{wrong[0]}' in '{text}' is no setting.", "Write PASS:key=value.")
-        passes.append(PassSpec(name=pass_name, settings={k: yaml.safe_load(v) for k, _, v in pairs}))
+        passes.append(PassSpec(name=pass_name, settings={k: _value(k, v) for k, _, v in pairs}))
     return VariantSpec(name=name, passes=tuple(passes))
 
 
@@ -115,7 +124,7 @@ class Recipe(BaseModel):
     max_latency_ms: float | None = Field(default=None, gt=0)
     max_size_mb: float | None = Field(default=None, gt=0)
     allow_chance: bool = Field(default=False, description="go on although the baseline is near chance")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
     trust_pickle: bool = False
 
     @field_validator("max_drop", "min_speedup", "max_latency_ms", "max_size_mb", "external_data_mb")
@@ -185,6 +194,8 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None) -> Recipe:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where else ""
         raise UsageError(f"Recipe {path} is no valid YAML{line}: {getattr(error, 'problem', error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"Recipe {path} holds a value that cannot be read: {error}.") from error
     if not isinstance(settings, dict):
         raise UsageError(f"Recipe {path} must be a mapping of settings, such as 'target: openvino'.")
     for key in _PATHS:

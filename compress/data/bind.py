@@ -39,7 +39,7 @@ def bind(batch: Batch | Mapping[str, Array], signature: Signature) -> dict[str, 
     bound = {spec.name: _cast(array, spec) for spec, array in matched}
     sizes: dict[str, tuple[int, str]] = {}
     for spec, _ in matched:
-        _check_shape(bound[spec.name], spec, sizes)
+        _check_shape(bound[spec.name], spec, sizes, any_rows=isinstance(batch, Batch))
     return bound
 
 
@@ -109,11 +109,13 @@ def _dtype(spec: TensorSpec) -> np.dtype[Any]:
         return made
 
 
-def _check_shape(array: Array, spec: TensorSpec, sizes: dict[str, tuple[int, str]]) -> None:
-    """Compare with the fixed dimensions, and the sizes of symbols with those met before."""
-    fits = array.ndim == len(spec.shape) and all(
-        d == n for d, n in zip(spec.shape, array.shape, strict=True) if isinstance(d, int)
-    )
+def _check_shape(array: Array, spec: TensorSpec, sizes: dict[str, tuple[int, str]], *, any_rows: bool) -> None:
+    """Compare with the fixed dimensions, and the sizes of symbols with those met before.
+
+    With ``any_rows`` a fixed batch axis isn't compared: who runs the batch cuts and fills it to that size.
+    """
+    pairs = list(zip(spec.shape, array.shape, strict=False))[1 if any_rows else 0 :]
+    fits = array.ndim == len(spec.shape) and all(d == n for d, n in pairs if isinstance(d, int))
     if not fits:
         raise DataError(
             f"Input {spec.name} takes [{', '.join(map(str, spec.shape))}], the data is "

@@ -13,8 +13,8 @@ import onnx
 
 from compress.artifact import Artifact, Form
 from compress.data.base import Array
-from compress.data.bind import bind
 from compress.errors import StageError, UsageError
+from compress.passes.feeds import feeds
 from compress.passes.observe import Histogram, observe
 from compress.runners.onnx_file import external_files, read_signature
 from compress.stage import Context, Pass, Produced
@@ -98,11 +98,8 @@ class MixedPrecision(Pass):
         return Produced(output, read_signature(output), side_files=tuple(external_files(output)), notes=notes)
 
     def _batches(self, artifact: Artifact, context: Context) -> Iterator[dict[str, Array]]:
-        fixed = artifact.signature.inputs[0].shape[:1]
-        size = fixed[0] if fixed and isinstance(fixed[0], int) else 8
         if context.calibration is not None:
-            for batch in context.calibration.batches(size, _CHECKED_SAMPLES):
-                yield bind(batch, artifact.signature)
+            yield from feeds(context.calibration, artifact.signature, 8, _CHECKED_SAMPLES)
 
     def _observe(self, model: onnx.ModelProto, artifact: Artifact, context: Context) -> dict[str, Histogram]:
         if context.calibration is None:
@@ -128,8 +125,8 @@ class MixedPrecision(Pass):
         options.log_severity_level = 3
         options.intra_op_num_threads = context.threads
         session = onnxruntime.InferenceSession(str(output), options, providers=["CPUExecutionProvider"])
-        for number, feeds in enumerate(self._batches(artifact, context), start=1):
-            for spec, value in zip(session.get_outputs(), session.run(None, feeds), strict=True):
+        for number, inputs in enumerate(self._batches(artifact, context), start=1):
+            for spec, value in zip(session.get_outputs(), session.run(None, inputs), strict=True):
                 if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
                     raise StageError(
                         f"fp16: output {spec.name} is NaN or infinite on calibration batch {number}, in FP32 it isn't.",

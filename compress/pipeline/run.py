@@ -30,6 +30,7 @@ from compress.recipe import Recipe, load_recipe, make_recipe
 from compress.report import write_report
 from compress.results import ModelInfo, Results
 from compress.runners.base import RunOptions
+from compress.runners.batching import fixed_batch
 from compress.runners.targets import Target
 from compress.runners.verify import make_verifier
 from compress.stage import Context
@@ -100,6 +101,9 @@ def run_recipe(recipe: Recipe, *, out: Path | None, progress: Progress, force: b
         raise UsageError(f"{recipe.model} is an OpenVINO file; compress run starts from PyTorch or ONNX.")
     metric = _metric(recipe, inputs)
     info = model_info(recipe, inputs)
+    fixed = fixed_batch(inputs.artifact.signature)
+    if fixed is not None and recipe.batch != (fixed,):
+        notes = (*notes, f"The model fixes its batch size at {fixed}, so that is the one measured.")
     for note in (*notes, *inputs.notes):
         logged.line(note)
     recipe_digest = digest(recipe.model_dump(mode="json") | {"sha256": inputs.artifact.sha256})
@@ -175,6 +179,12 @@ class _Job:
         )
 
     @functools.cached_property
+    def batches(self) -> tuple[int, ...]:
+        """Batch sizes to time: those asked for, or the only one that the model takes."""
+        fixed = fixed_batch(self.inputs.artifact.signature)
+        return self.recipe.batch if fixed is None else (fixed,)
+
+    @functools.cached_property
     def _context(self) -> Context:
         logs, data = self.store.path / "logs", self.inputs.calibration
         logs.mkdir(exist_ok=True)
@@ -235,7 +245,7 @@ class _Job:
             with OtherWork() as others:
                 found = measure(
                     subjects,
-                    self.recipe.batch,
+                    self.batches,
                     self.recipe.rounds,
                     self.options,
                     inputs,
@@ -249,7 +259,7 @@ class _Job:
         key = {
             "step": "measure",
             "subjects": [(s.name, s.artifact.sha256, dict(s.artifact.execution)) for s in subjects],
-            "batch": self.recipe.batch,
+            "batch": self.batches,
             "rounds": self.recipe.rounds,
             "options": dataclasses.asdict(self.options),
             "versions": versions(),

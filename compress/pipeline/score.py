@@ -12,6 +12,7 @@ import numpy as np
 
 from compress.artifact import Artifact
 from compress.data.base import Array, Dataset
+from compress.errors import ModelError, StageError
 from compress.progress import Progress
 from compress.results import Fidelity
 from compress.results import Metric as MetricResult
@@ -90,7 +91,10 @@ class Scorer:
 
         def compute() -> dict[str, Any]:
             self._reference = Reference()
-            scores = self._run(artifact, self._reference, self._limit, "baseline")
+            try:
+                scores = self._run(artifact, self._reference, self._limit, "baseline")
+            except StageError as error:
+                raise ModelError(f"The model as it was handed over cannot be used: {error.message}") from error
             return {"scores": _plain(scores), "constant": self._reference.constant}
 
         found, _ = self._store.step(self._key(artifact, "baseline"), compute)

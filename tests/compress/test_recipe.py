@@ -59,6 +59,8 @@ def test_paths_are_relative_to_the_recipe(tmp_path):
         ({"variants": ["best=int8"]}, "name of the report's own"),
         ({"variants": ["../x=int8"]}, "name"),
         ({"variants": ["a=int8:percentile"]}, "is no setting"),
+        ({"variants": ["a=int8:calibration=[["]}, "is no value for calibration"),
+        ({"seed": 10**23}, "seed"),
     ],
 )
 def test_refused_with_the_setting_named(settings, words):
@@ -70,7 +72,12 @@ def test_refused_with_the_setting_named(settings, words):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(": :", "no valid YAML"), ("- a", "must be a mapping"), ("model: [", "no valid YAML")],
+    [
+        (": :", "no valid YAML"),
+        ("- a", "must be a mapping"),
+        ("model: [", "no valid YAML"),
+        ("seed: 2024-99-99", "cannot be read"),
+    ],
 )
 def test_files_that_are_no_recipe(tmp_path, text, words):
     file = tmp_path / "r.yaml"

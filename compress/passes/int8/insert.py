@@ -10,9 +10,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from compress.errors import StageError
 from compress.passes.int8.trim import trim_pairs
 from compress.runners.onnx_file import external_files
 from compress.runners.targets import Scheme
+
+PER_CHANNEL_OPSET = 13
+"""The opset that gave DequantizeLinear its axis."""
 
 
 def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
@@ -40,6 +44,12 @@ def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     onnx.shape_inference.infer_shapes_path(work / "optimized.onnx", work / "prepared.onnx")
     prepared = onnx.load(work / "prepared.onnx")
+    opset = next((o.version for o in prepared.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if opset < PER_CHANNEL_OPSET:
+        raise StageError(
+            f"int8: {path.name} has opset {opset}; weights with a scale per channel need {PER_CHANNEL_OPSET} or later.",
+            "Export the model again, or convert it with onnx.version_converter.",
+        )
     add_infer_metadata(prepared)  # else the quantizer infers once more, through a temporary folder of its own
     return prepared
 

@@ -12,14 +12,15 @@ from pydantic import Field
 
 from compress.artifact import Artifact, Form
 from compress.data.base import Array
-from compress.data.bind import bind
 from compress.errors import StageError, UsageError
+from compress.passes.feeds import feeds
 from compress.passes.int8.cpu import needs_reduced_range
 from compress.passes.int8.graph import Graph, name_nodes, nodes_to_quantize, read_graph
 from compress.passes.int8.insert import insert_qdq, prepare
 from compress.passes.int8.ranges import Method, choose_range
 from compress.passes.observe import observe
-from compress.runners.onnx_file import external_files, read_signature
+from compress.runners.batching import fixed_batch
+from compress.runners.onnx_file import external_files, quantized_ops, read_signature
 from compress.stage import Context, Pass, Produced
 
 
@@ -70,10 +71,9 @@ class Int8(Pass):
             )
 
         def batches() -> Iterator[dict[str, Array]]:
-            for b in data.batches(self._batch(artifact)):
-                yield bind(b, artifact.signature)
+            return feeds(data, artifact.signature, self.batch)
 
-        total = math.ceil(len(data) / self._batch(artifact))
+        total = math.ceil(len(data) / (fixed_batch(artifact.signature) or self.batch))
         with context.progress.task(f"int8: calibrating on {len(data)} samples", total) as advance:
             histograms = observe(
                 model,
@@ -92,6 +92,11 @@ class Int8(Pass):
         reduced = needs_reduced_range() if self.reduce_range is None else self.reduce_range
         output = context.work / "model.onnx"
         insert_qdq(model, ranges, nodes, scheme, reduce_range=reduced, output=output)
+        if not quantized_ops(output):
+            raise StageError(
+                f"int8 changed nothing in {artifact.path.name}: no operator has float32 weights.",
+                "Convert the model to float32 first.",
+            )
         _record(output, reduced=reduced)
         counts = _counts(graph, nodes)
         notes = (
@@ -105,10 +110,6 @@ class Int8(Pass):
     def _kept(self, graph: Graph, name: str) -> bool:
         node = next(n for n in graph.nodes if n.name == name)
         return node.name in self.keep_float or node.op_type in self.keep_float
-
-    def _batch(self, artifact: Artifact) -> int:
-        fixed = artifact.signature.inputs[0].shape[0] if artifact.signature.inputs[0].shape else 1
-        return fixed if isinstance(fixed, int) else self.batch
 
 
 def _tensors(graph: Graph, nodes: list[str]) -> list[str]:

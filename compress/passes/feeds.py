@@ -1,0 +1,34 @@
+"""Calibration samples as a graph takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from compress.artifact import Signature
+from compress.data.base import Array, Dataset
+from compress.data.bind import bind
+from compress.runners.batching import fixed_batch
+
+
+def feeds(dataset: Dataset, signature: Signature, size: int, limit: int | None = None) -> Iterator[dict[str, Array]]:
+    """Yield inputs by name, ``size`` samples at a time, or the batch size that the file is fixed to.
+
+    A fixed batch that samples don't fill is filled by repeating the last one, which changes no range.
+
+    Args:
+        dataset: The samples.
+        signature: Inputs of the graph.
+        size: Samples at once where the file leaves that open.
+        limit: Samples at most.
+    """
+    fixed = fixed_batch(signature)
+    for batch in dataset.batches(fixed or size, limit):
+        inputs, rows = bind(batch, signature), batch.count * batch.views
+        if fixed is None:
+            yield inputs
+            continue
+        for start in range(0, rows, fixed):
+            index = np.minimum(np.arange(start, start + fixed), rows - 1)
+            yield {name: array[index] if len(array) == rows else array for name, array in inputs.items()}
