@@ -62,6 +62,7 @@ def _measure(a: str, b: str, settings: dict[str, Any], *, as_json: bool, verbose
 
     recipes = [make_recipe({**settings, "model": model}) for model in (a, b)]
     from compress.pipeline.single import compare_artifacts
+    from evaluators.statistics import inside_noise
 
     found = compare_artifacts(recipes[0], recipes[1], ConsoleProgress(verbose=verbose, quiet=as_json))
     if as_json:
@@ -74,7 +75,7 @@ def _measure(a: str, b: str, settings: dict[str, Any], *, as_json: bool, verbose
         return
     _print(found.a, found.b, (a, b), False, same_run=True)
     for ratio in found.speedups:
-        noise = "; no difference shown" if ratio.low <= 1 <= ratio.high else ""
+        noise = "; no difference shown" if inside_noise(ratio) else ""
         typer.echo(
             f"At batch {ratio.batch} B runs at {ratio.ratio:.2f}× the speed of A "
             f"(95 % interval {ratio.low:.2f}–{ratio.high:.2f}{noise})."

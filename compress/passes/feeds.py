@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from compress.artifact import Signature
 from compress.data.base import Array, Dataset
 from compress.data.bind import bind
-from compress.runners.batching import fixed_batch
+from compress.runners.batching import filled, fixed_batch
 
 
 def feeds(dataset: Dataset, signature: Signature, size: int, limit: int | None = None) -> Iterator[dict[str, Array]]:
@@ -28,7 +26,5 @@ def feeds(dataset: Dataset, signature: Signature, size: int, limit: int | None =
         inputs, rows = bind(batch, signature), batch.count * batch.views
         if fixed is None:
             yield inputs
-            continue
-        for start in range(0, rows, fixed):
-            index = np.minimum(np.arange(start, start + fixed), rows - 1)
-            yield {name: array[index] if len(array) == rows else array for name, array in inputs.items()}
+        else:
+            yield from filled(inputs, rows, fixed)

@@ -121,9 +121,9 @@ class MixedPrecision(Pass):
     def _check_finite(self, output: Path, artifact: Artifact, context: Context) -> None:
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = context.threads
+        from compress.runners.onnxruntime import session_options
+
+        options = session_options(context.threads)
         session = onnxruntime.InferenceSession(str(output), options, providers=["CPUExecutionProvider"])
         for number, inputs in enumerate(self._batches(artifact, context), start=1):
             for spec, value in zip(session.get_outputs(), session.run(None, inputs), strict=True):

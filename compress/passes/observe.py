@@ -177,13 +177,12 @@ def _groups(session: Any, names: Sequence[str], feeds: Mapping[str, Array], budg
 def _session(model: onnx.ModelProto, extra: Sequence[str], work: Path, threads: int) -> Any:
     import onnxruntime
 
+    from compress.runners.onnxruntime import session_options
+
     augmented = onnx.ModelProto()
     augmented.CopyFrom(model)
     present = {o.name for o in augmented.graph.output}
     augmented.graph.output.extend(onnx.ValueInfoProto(name=n) for n in extra if n not in present)
     path = work / "observed.onnx"
     onnx.save(augmented, path)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(path), session_options(threads), providers=["CPUExecutionProvider"])

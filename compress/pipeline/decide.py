@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from compress.recipe import Recipe
 from compress.results import Budget, Entry, Ratio, Verdict
+from evaluators.statistics import outcome
 
 MB = 1e6
 DEFAULT_DROP = 1.0
@@ -117,12 +118,12 @@ def _speed(entry: Entry) -> float:
 
 def _slower(entry: Entry) -> bool:
     ratio = _ratio(entry)
-    return ratio is not None and ratio.high < 1
+    return ratio is not None and outcome(ratio) == "slower"
 
 
 def _within_noise(entry: Entry) -> bool:
     ratio = _ratio(entry)
-    return ratio is None or ratio.low <= 1
+    return ratio is None or outcome(ratio) != "faster"
 
 
 def _because(verdict: Verdict, status: str, reason: str) -> Verdict:

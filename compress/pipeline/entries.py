@@ -13,6 +13,8 @@ from compress.runners.onnx_file import precision_of
 from evaluators.harness import Timings
 from evaluators.statistics import latency, paired_ratio, throughput
 
+_COMPARED_WITH = "the baseline is what others are compared with"
+
 
 @dataclasses.dataclass(frozen=True)
 class Made:
@@ -65,10 +67,10 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
     if metric is None:
         reasons["metric"] = made.failure or bases.no_metric
     elif metric.drop is None:
-        reasons["metric.drop"] = "the baseline is what others are compared with"
+        reasons["metric.drop"] = _COMPARED_WITH
     fidelity = made.scored.fidelity if made.scored else None
     if fidelity is None:
-        reasons["fidelity"] = "the baseline is what others are compared with" if is_baseline else failed
+        reasons["fidelity"] = _COMPARED_WITH if is_baseline else failed
     rounds = timings.rounds if timings is not None else {}
     latencies = {str(b): latency(r) for b, r in rounds.items()} or None
     rates = {str(b): throughput(r, b, bases.seed) for b, r in rounds.items()} or None

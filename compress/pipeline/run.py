@@ -10,11 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from compress.artifact import Artifact, Form
+from compress.artifact import Form
 from compress.atomic import write_text
-from compress.data.base import Dataset
 from compress.data.chance import near_chance
 from compress.errors import CompressError, DataError, UsageError
 from compress.pipeline.build import Builder
@@ -23,14 +20,13 @@ from compress.pipeline.entries import Bases, Made, entry_of
 from compress.pipeline.environment import environment, versions
 from compress.pipeline.inputs import Inputs, classes_of, model_info, open_inputs
 from compress.pipeline.plan import Variant, choose_target, plan_variants
-from compress.pipeline.samples import Bound, Probes, TimingInputs
+from compress.pipeline.samples import Bound, TimingInputs, batch_sizes, samples_for
 from compress.pipeline.score import Scored, Scorer, labels_of
 from compress.progress import Logged, Progress, Quiet
 from compress.recipe import Recipe, load_recipe, make_recipe
 from compress.report import write_report
 from compress.results import ModelInfo, Results
 from compress.runners.base import RunOptions
-from compress.runners.batching import fixed_batch
 from compress.runners.targets import Target
 from compress.runners.verify import make_verifier
 from compress.stage import Context
@@ -101,9 +97,9 @@ def run_recipe(recipe: Recipe, *, out: Path | None, progress: Progress, force: b
         raise UsageError(f"{recipe.model} is an OpenVINO file; compress run starts from PyTorch or ONNX.")
     metric = _metric(recipe, inputs)
     info = model_info(recipe, inputs)
-    fixed = fixed_batch(inputs.artifact.signature)
-    if fixed is not None and recipe.batch != (fixed,):
-        notes = (*notes, f"The model fixes its batch size at {fixed}, so that is the one measured.")
+    batches = batch_sizes(recipe.batch, inputs.artifact.signature)
+    if batches != recipe.batch:
+        notes = (*notes, f"The model fixes its batch size at {batches[0]}, so that is the one measured.")
     for note in (*notes, *inputs.notes):
         logged.line(note)
     recipe_digest = digest(recipe.model_dump(mode="json") | {"sha256": inputs.artifact.sha256})
@@ -112,7 +108,7 @@ def run_recipe(recipe: Recipe, *, out: Path | None, progress: Progress, force: b
         try:
             logged.log_to(folder / "log.txt")
             logged.line(f"{'Going on with' if store.resumed else 'Run folder:'} {folder}")
-            job = _Job(recipe, target, options, inputs, metric, store, logged)
+            job = _Job(recipe, target, options, inputs, metric, batches, store, logged)
             results = job.results(variants, info, (why, *notes, *inputs.notes), started)
             write_report(results, folder)
             store.finish()
@@ -139,6 +135,7 @@ class _Job:
     options: RunOptions
     inputs: Inputs
     metric: Metric | None
+    batches: tuple[int, ...]
     store: RunFolder
     progress: Logged
 
@@ -147,15 +144,12 @@ class _Job:
         self.store.unpublish()
         self._write_settings()
         source = self.inputs.artifact
-        baseline_name = _BASELINE if source.form is Form.TORCH else "baseline"
-        dataset: Dataset = Probes(source.signature, self.recipe.seed)
-        if self.inputs.evaluation is not None:
-            dataset = Bound(self.inputs.evaluation, source.signature)
+        name, where = (_BASELINE, _BASELINE) if source.form is Form.TORCH else ("baseline", "ort-cpu")
+        dataset = samples_for(self.inputs.evaluation, source.signature, self.recipe.seed)
         scorer = Scorer(self.store, dataset, self.metric, self.options, self.progress, self.recipe.seed)
         scored = scorer.baseline(source)
         self._refuse_chance(scored)
-        where = _BASELINE if source.form is Form.TORCH else "ort-cpu"
-        made = [Made(baseline_name, where, source, None, scored)]
+        made = [Made(name, where, source, scored=scored)]
         made += [self._make(variant, scorer) for variant in variants]
         timings, busy = self._time(made, TimingInputs(dataset))
         torch = timings.get(_BASELINE)
@@ -179,12 +173,6 @@ class _Job:
         )
 
     @functools.cached_property
-    def batches(self) -> tuple[int, ...]:
-        """Batch sizes to time: those asked for, or the only one that the model takes."""
-        fixed = fixed_batch(self.inputs.artifact.signature)
-        return self.recipe.batch if fixed is None else (fixed,)
-
-    @functools.cached_property
     def _context(self) -> Context:
         logs, data = self.store.path / "logs", self.inputs.calibration
         logs.mkdir(exist_ok=True)
@@ -203,9 +191,7 @@ class _Job:
     def _write_settings(self) -> None:
         write_text(self.store.path / "recipe.yaml", self.recipe.anywhere().to_yaml())
         if self.inputs.preprocess is not None:
-            settings = self.inputs.preprocess.model_dump(mode="json")
-            text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-            write_text(self.store.path / "preprocess.yaml", text)
+            write_text(self.store.path / "preprocess.yaml", self.inputs.preprocess.to_yaml())
 
     def _refuse_chance(self, scored: Scored) -> None:
         data = self.inputs.evaluation
@@ -227,16 +213,15 @@ class _Job:
     def _make(self, variant: Variant, scorer: Scorer) -> Made:
         """Build, score and publish a variant; its failure is noted and the others go on."""
         builder = Builder(self.store, self.recipe, self._context)
-        artifact: Artifact | None = None
         try:
             artifact = builder.build(variant, self.inputs.artifact)
             scored = scorer.variant(variant.name, artifact)
             published = self.store.publish(artifact, variant.name)
         except CompressError as error:
             self.progress.warn(f"{variant.name} failed: {error}")
-            return Made(variant.name, self.target.name, None, None, None, str(error), builder.cached)
+            return Made(variant.name, self.target.name, None, failure=str(error), cached=builder.cached)
         path = published.path.relative_to(self.store.path).as_posix()
-        return Made(variant.name, self.target.name, artifact, path, scored, "", builder.cached)
+        return Made(variant.name, self.target.name, artifact, path, scored, cached=builder.cached)
 
     def _time(self, made: Sequence[Made], inputs: TimingInputs) -> tuple[dict[str, Timings], str]:
         subjects = [Subject(m.name, m.artifact) for m in made if m.artifact is not None]

@@ -11,6 +11,7 @@ from compress.artifact import Signature
 from compress.data.base import Array, Batch, Dataset
 from compress.data.bind import bind
 from compress.load.probe import probe_inputs
+from compress.runners.batching import fixed_batch
 
 PROBES = 32
 """Random samples that outputs are compared on where there is no data."""
@@ -106,6 +107,17 @@ class Bound:
     def fingerprint(self) -> str:
         """As the data set's: the model's own digest is part of every key anyway."""
         return self.inner.fingerprint()
+
+
+def samples_for(data: Dataset | None, model: Signature, seed: int) -> Dataset:
+    """Return what a model and all files made of it run on: the data bound to its inputs, else random probes."""
+    return Bound(data, model) if data is not None else Probes(model, seed)
+
+
+def batch_sizes(asked: tuple[int, ...], model: Signature) -> tuple[int, ...]:
+    """Return the batch sizes to time: those asked for, or the only one that the model takes."""
+    fixed = fixed_batch(model)
+    return asked if fixed is None else (fixed,)
 
 
 class TimingInputs:

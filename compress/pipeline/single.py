@@ -8,21 +8,20 @@ from pathlib import Path
 from compress.errors import StageError, UsageError
 from compress.pipeline.entries import Bases, Made, entry_of, precision_label
 from compress.pipeline.inputs import open_inputs
-from compress.pipeline.samples import Probes, TimingInputs
-from compress.pipeline.score import Scored
+from compress.pipeline.samples import TimingInputs, batch_sizes, samples_for
+from compress.pipeline.score import COMPARED, Scored
 from compress.progress import Progress
 from compress.recipe import Recipe
 from compress.results import Entry, Ratio
 from compress.runners.base import RunOptions
 from compress.runners.process import RunnerProcess
 from evaluators.accuracy import evaluate, metric_result
+from evaluators.contention import OtherWork, warning
 from evaluators.fidelity import Comparison, Reference
 from evaluators.harness import Subject, measure
 from evaluators.metrics import Scores, metric_for
 from evaluators.statistics import paired_ratio
 from evaluators.threads import available_threads
-
-COMPARED = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +56,8 @@ def evaluate_artifact(recipe: Recipe, progress: Progress) -> Entry:
         facts = process.facts
     if scores is None:
         raise UsageError(f"The data's task is {data.task}, which has no metric of its own.", "Give --metric.")
-    made = Made(
-        Path(recipe.model).name,
-        inputs.artifact.form.value,
-        inputs.artifact,
-        None,
-        Scored(metric_result(scores, None), None),
-    )
+    scored = Scored(metric_result(scores, None), None)
+    made = Made(Path(recipe.model).name, inputs.artifact.form.value, inputs.artifact, scored=scored)
     entry = entry_of(made, None, Bases(None, None, "", recipe.seed), is_baseline=True)
     return entry.model_copy(update={"facts": facts, "precision": precision_label(inputs.artifact, facts)})
 
@@ -77,7 +71,8 @@ def compare_artifacts(first: Recipe, second: Recipe, progress: Progress) -> Side
     opened = [open_inputs(recipe, progress) for recipe in (first, second)]
     options = _options(first)
     data = opened[0].evaluation
-    dataset = data or Probes(opened[0].artifact.signature, first.seed)
+    model = opened[0].artifact.signature
+    dataset = samples_for(data, model, first.seed)
     metric = metric_for(first.metric, data.task) if data is not None and data.labelled else None
     limit = None if metric else COMPARED
     reference = Reference()
@@ -99,7 +94,11 @@ def compare_artifacts(first: Recipe, second: Recipe, progress: Progress) -> Side
             )
     fidelity = comparison.result() if comparison is not None else None
     subjects = [Subject(n, i.artifact) for n, i in zip("AB", opened, strict=True)]
-    timings = measure(subjects, first.batch, first.rounds, options, TimingInputs(dataset), progress, first.seed)
+    batches = batch_sizes(first.batch, model)
+    with OtherWork() as others:
+        timings = measure(subjects, batches, first.rounds, options, TimingInputs(dataset), progress, first.seed)
+    if busy := warning(others.share):
+        progress.warn(busy)
     failed = [f"{t.name} ({t.failure})" for t in timings.values() if t.failure]
     if failed:
         raise StageError(f"{' and '.join(failed)} could not be measured.")
@@ -109,7 +108,7 @@ def compare_artifacts(first: Recipe, second: Recipe, progress: Progress) -> Side
     for name, inputs, score, recipe in zip("AB", opened, scores, (first, second), strict=True):
         metric_found = metric_result(score, scores[0] if name == "B" else None) if score is not None else None
         scored = Scored(metric_found, fidelity if name == "B" else None)
-        made = Made(Path(recipe.model).name, inputs.artifact.form.value, inputs.artifact, None, scored)
+        made = Made(Path(recipe.model).name, inputs.artifact.form.value, inputs.artifact, scored=scored)
         entries.append(entry_of(made, timings[name], bases, is_baseline=name == "A"))
     common = [b for b in timings["A"].rounds if b in timings["B"].rounds]
     ratios = [paired_ratio(timings["A"].rounds[b], timings["B"].rounds[b], b, first.seed) for b in common]

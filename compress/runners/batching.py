@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,20 @@ def fixed_batch(signature: Signature) -> int | None:
     return int(first[0])
 
 
+def filled(inputs: Mapping[str, Array], rows: int, size: int) -> Iterator[dict[str, Array]]:
+    """Yield ``rows`` rows in pieces of ``size``; the last piece is filled up by repeating its last row.
+
+    Args:
+        inputs: Arrays by name; those whose first axis has ``rows`` entries are cut.
+        rows: Rows there are.
+        size: Rows a piece.
+    """
+    batched = {name for name, array in inputs.items() if array.ndim and array.shape[0] == rows}
+    for start in range(0, rows, size):
+        index = np.minimum(np.arange(start, start + size), rows - 1)
+        yield {name: array[index] if name in batched else array for name, array in inputs.items()}
+
+
 def infer_rows(process: Inferring, inputs: Mapping[str, Array], rows: int) -> dict[str, Array]:
     """Run ``rows`` rows, whatever batch size the file is fixed to.
 
@@ -48,11 +62,8 @@ def infer_rows(process: Inferring, inputs: Mapping[str, Array], rows: int) -> di
     size = fixed_batch(process.signature)
     if size is None or size == rows:
         return process.infer(inputs)
-    batched = {name for name, array in inputs.items() if array.ndim and array.shape[0] == rows}
     pieces: dict[str, list[Array]] = {}
-    for start in range(0, rows, size):
-        index = np.minimum(np.arange(start, start + size), rows - 1)
-        piece = {name: array[index] if name in batched else array for name, array in inputs.items()}
+    for start, piece in zip(range(0, rows, size), filled(inputs, rows, size), strict=True):
         for name, output in process.infer(piece).items():
             if not output.ndim or output.shape[0] != size:
                 raise ModelError(

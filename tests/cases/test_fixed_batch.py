@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 
@@ -38,3 +40,12 @@ def test_calibration_fills_the_last_batch_with_its_last_sample(small_data):
     found = list(feeds(data, signature, 16, 7))
     assert [f["x"].shape[0] for f in found] == [5, 5]
     assert (found[1]["x"][2:] == found[1]["x"][1]).all()
+
+
+def test_compare_times_the_size_that_the_files_take(cli, small_model, tmp_path):
+    _fixed(small_model, tmp_path, 5)
+    done = cli("compare", "fixed.onnx", "fixed.onnx", "--rounds", 3, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [r["batch"] for r in found["speedup_b_over_a"]] == [5]
+    assert found["b"]["fidelity"]["sqnr_db"] == 200.0

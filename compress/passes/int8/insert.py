@@ -34,9 +34,9 @@ def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
     import onnxruntime
     from onnxruntime.quantization.quant_utils import add_infer_metadata
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = threads
+    from compress.runners.onnxruntime import session_options
+
+    options = session_options(threads)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(work / "optimized.onnx")
     if is_large(path):

@@ -60,11 +60,9 @@ class Int8(Pass):
         model = prepare(artifact.path, scratch, context.threads)
         name_nodes(model)
         graph = read_graph(model)
-        nodes = [
-            n
-            for n in nodes_to_quantize(graph, scheme.ops, weighted_only=scheme.weighted_only)
-            if not self._kept(graph, n)
-        ]
+        kept = {n.name for n in graph.nodes if n.name in self.keep_float or n.op_type in self.keep_float}
+        wanted = nodes_to_quantize(graph, scheme.ops, weighted_only=scheme.weighted_only)
+        nodes = [n for n in wanted if n not in kept]
         if not nodes:
             raise StageError(
                 f"int8 found no operator to quantize in {artifact.path.name} (looked for {', '.join(scheme.ops[:4])})."
@@ -92,13 +90,14 @@ class Int8(Pass):
         reduced = needs_reduced_range() if self.reduce_range is None else self.reduce_range
         output = context.work / "model.onnx"
         insert_qdq(model, ranges, nodes, scheme, reduce_range=reduced, output=output)
-        if not quantized_ops(output):
+        quantized = quantized_ops(output)
+        if not quantized:
             raise StageError(
                 f"int8 changed nothing in {artifact.path.name}: no operator has float32 weights.",
                 "Convert the model to float32 first.",
             )
         _record(output, reduced=reduced)
-        counts = _counts(graph, nodes)
+        counts = ", ".join(f"{number} {op}" for op, number in quantized.items())
         notes = (
             f"{counts} quantized: {scheme.activation} activations "
             f"({'symmetric' if scheme.symmetric_activation else 'asymmetric'}), int8 "
@@ -107,10 +106,6 @@ class Int8(Pass):
         )
         return Produced(output, read_signature(output), side_files=tuple(external_files(output)), notes=notes)
 
-    def _kept(self, graph: Graph, name: str) -> bool:
-        node = next(n for n in graph.nodes if n.name == name)
-        return node.name in self.keep_float or node.op_type in self.keep_float
-
 
 def _tensors(graph: Graph, nodes: list[str]) -> list[str]:
     chosen = set(nodes)
@@ -118,14 +113,6 @@ def _tensors(graph: Graph, nodes: list[str]) -> list[str]:
         name for node in graph.nodes if node.name in chosen for name in (*graph.activations(node), *node.output) if name
     )
     return list(dict.fromkeys(names))
-
-
-def _counts(graph: Graph, nodes: list[str]) -> str:
-    ops: dict[str, int] = {}
-    for node in graph.nodes:
-        if node.name in set(nodes):
-            ops[node.op_type] = ops.get(node.op_type, 0) + 1
-    return ", ".join(f"{n} {op}" for op, n in sorted(ops.items(), key=lambda i: -i[1]))
 
 
 def _record(path: Path, *, reduced: bool) -> None:
