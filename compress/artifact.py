@@ -124,6 +124,7 @@ class StageRecord:
         seconds: Wall-clock time it took when it ran.
         notes: Sentences for the report: choices made, fall-backs said, inputs dropped.
         difference: Change against the parent artifact; None for the first stage of a lineage.
+        details: What it measured before it decided, JSON-ready (:class:`compress.results.StageDetails`); None for none.
     """
 
     stage: str
@@ -131,6 +132,7 @@ class StageRecord:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     difference: Difference | None = None
+    details: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict."""
@@ -140,7 +142,9 @@ class StageRecord:
     def from_json(cls, data: Mapping[str, Any]) -> StageRecord:
         """Rebuild from :meth:`to_json`."""
         difference = Difference(**data["difference"]) if data["difference"] else None
-        return cls(data["stage"], data["config"], data["seconds"], tuple(data["notes"]), difference)
+        return cls(
+            data["stage"], data["config"], data["seconds"], tuple(data["notes"]), difference, data.get("details")
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -104,6 +104,9 @@ class Recipe(BaseModel):
     calibration: str | None = Field(default=None, description="calibration data; else drawn from train or data, said")
     train: str | None = Field(default=None, description="training data")
     samples: int = Field(default=300, ge=1, description="calibration samples")
+    selection_samples: int = Field(
+        default=5000, ge=1, description="samples that searches within max_drop are judged on"
+    )
     eval_samples: int | None = Field(default=None, ge=1, description="evaluation samples; all where not given")
     preprocess: str | dict[str, Any] | None = Field(default=None, description="preset, file, or settings")
     bad_samples: Literal["stop", "skip"] = Field(

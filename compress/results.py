@@ -84,6 +84,47 @@ class Speedup(_Model):
     by_batch: dict[str, dict[Literal["vs_torch", "vs_runtime_fp32"], Ratio | None]] = Field(default_factory=dict)
 
 
+class Correction(_Model):
+    """A correction that was tried on calibration samples held out from it, and kept only where the error fell."""
+
+    name: str = Field(description="calibration:METHOD, smoothquant, equalization, bias correction, adaround")
+    error_before: float = Field(description="noise power over signal power of the outputs, held-out samples")
+    error_after: float
+    kept: bool
+    layers: int = Field(description="layers it changed")
+
+
+class Layer(_Model):
+    """One layer of the network, as a low-precision pass treated it."""
+
+    name: str
+    op: str
+    precision: str = Field(description="what the pass made of it: int8, int4, fp16, bf16 or fp32")
+    sqnr_db: float | None = Field(default=None, description="of the outputs with this layer alone quantized")
+    metric_drop: float | None = Field(default=None, description="of the metric with this layer alone quantized")
+    reason: str = Field(default="", description="why it was left in float; empty where it wasn't")
+
+
+class Search(_Model):
+    """The search for the fewest layers in float that bring the drop within the limit."""
+
+    limit: float
+    samples: int = Field(description="selection samples, none of them used for evaluation")
+    evaluations: int
+    drop: float = Field(description="on the selection samples, of what was chosen")
+    met: bool
+    explanation: str
+
+
+class StageDetails(_Model):
+    """What a low-precision pass measured before it decided."""
+
+    corrections: list[Correction] = Field(default_factory=list)
+    layers: list[Layer] = Field(default_factory=list, description="in the order of the graph")
+    sensitivity_samples: int = Field(default=0, description="samples behind each layer's sqnr_db and metric_drop")
+    search: Search | None = None
+
+
 class StageResult(_Model):
     """What one stage did to the model."""
 
@@ -93,6 +134,7 @@ class StageResult(_Model):
     notes: list[str]
     difference: Fidelity | None = Field(description="against the parent artifact; null for the first stage")
     cached: bool = False
+    details: StageDetails | None = None
 
 
 class Verdict(_Model):
@@ -103,6 +145,28 @@ class Verdict(_Model):
         "failed: could not be made; not judged: a baseline, or a budget that could not be checked"
     )
     reasons: list[str]
+
+
+class OpTime(_Model):
+    """One operator as the runtime executes it, after its fusions."""
+
+    name: str = Field(description="the runtime's own name of it")
+    op: str = Field(description="the runtime's operator or kernel type, such as QLinearConv, Convolution, Reorder")
+    kind: Literal["compute", "conversion", "other"] = Field(
+        description="conversion: QuantizeLinear, DequantizeLinear, Cast, Reorder and other changes of type or layout"
+    )
+    precision: str = Field(description="what it really computes in: int8, fp32, bf16, fp16; empty where unknown")
+    layers: list[str] = Field(description="names of the model's own nodes it was fused from, as far as known")
+    ms: float = Field(description="median of one inference, in milliseconds")
+
+
+class Profile(_Model):
+    """Where the time of one inference goes, by the runtime's own profiler."""
+
+    batch: int
+    runs: int
+    total_ms: float = Field(description="sum of the operators; profiling itself costs time, so it isn't the latency")
+    ops: list[OpTime] = Field(description="in the order of execution")
 
 
 class Entry(_Model):
@@ -122,6 +186,7 @@ class Entry(_Model):
     throughput: dict[str, Throughput] | None
     memory_mb: Memory | None
     speedup: Speedup | None
+    profile: Profile | None = None
     facts: dict[str, Any]
     stages: list[StageResult]
     verdict: Verdict

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,9 +15,58 @@ from compress.artifact import Artifact, Difference, Form, ModelSource, Signature
 from compress.data.base import Dataset
 from compress.errors import CompressError, StageError
 from compress.progress import Progress
+from compress.results import Profile
 from compress.runners.targets import Target
 
 Verifier = Callable[[Artifact, Artifact], Difference]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drop:
+    """What a candidate loses against the model as it was handed over, on samples that aren't evaluated on.
+
+    Attributes:
+        value: Points of the metric; positive is worse.
+        error: Its standard error.
+        scatter: Standard deviation of the drop that the evaluation itself will find, by chance alone.
+        samples: Samples measured.
+        what: Unit and metric, for sentences.
+        source: What the samples are, for sentences.
+    """
+
+    value: float
+    error: float
+    scatter: float
+    samples: int
+    what: str
+    source: str
+
+
+class Trials(Protocol):
+    """What a pass may try on the target before it decides. Candidates are ONNX files; none is kept."""
+
+    @property
+    def target(self) -> str:
+        """Name of the target that is tried on."""
+
+    def key(self) -> list[Any]:
+        """Return what decides the outcome of trials, JSON-ready, for the cache of stages."""
+
+    def profile(self, model: Path) -> list[Profile]:
+        """Return where the time goes, a profile a batch size asked for."""
+
+    def speed(self, base: Path, other: Path) -> float:
+        """Return how much faster ``other`` is than ``base``: their median times' ratio, side by side, over all batches.
+
+        Above 1 is faster.
+        """
+
+    def drop(self, model: Path) -> Drop:
+        """Return the drop of the metric on the selection samples.
+
+        Raises:
+            UsageError: There are no samples to select by.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +83,7 @@ class Context:
         threads: Threads a runtime may use.
         seed: Seed for everything random.
         sample: One real preprocessed input (batch of 1 or more) by input name, where there is data.
+        trials: Measures candidates on the target; None where nothing can be tried (a stage on its own).
     """
 
     target: Target
@@ -45,6 +95,7 @@ class Context:
     threads: int = 1
     seed: int = 0
     sample: Mapping[str, Any] | None = None
+    trials: Trials | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +109,7 @@ class Produced:
         notes: Sentences for the report.
         execution: What the runtime must be told; None: the same as for the parent.
         source: For torch artifacts: how to load it.
+        details: What was measured before it was decided; see :class:`compress.artifact.StageRecord`.
     """
 
     path: Path
@@ -66,6 +118,7 @@ class Produced:
     notes: tuple[str, ...] = ()
     execution: Mapping[str, str] | None = None
     source: ModelSource | None = None
+    details: Mapping[str, Any] | None = None
 
 
 class Stage(BaseModel, abc.ABC):
@@ -118,6 +171,7 @@ class Stage(BaseModel, abc.ABC):
             seconds=time.perf_counter() - started,
             notes=produced.notes,
             difference=difference,
+            details=produced.details,
         )
         return dataclasses.replace(child, lineage=(*artifact.lineage, record))
 

@@ -56,6 +56,10 @@ def run(
     calibration: Annotated[str | None, typer.Option(help="Calibration data.", rich_help_panel=_DATA)] = None,
     train: Annotated[str | None, typer.Option(help="Training data.", rich_help_panel=_DATA)] = None,
     samples: Annotated[int | None, typer.Option(help="Calibration samples.  [300]", rich_help_panel=_DATA)] = None,
+    selection_samples: Annotated[
+        int | None,
+        typer.Option(help="Samples that searches within --max-drop are judged on.  [5000]", rich_help_panel=_DATA),
+    ] = None,
     eval_samples: Annotated[int | None, typer.Option(help="Evaluation samples.  [all]", rich_help_panel=_DATA)] = None,
     preprocess: Annotated[
         str | None,
@@ -141,6 +145,7 @@ def run(
         "calibration": calibration,
         "train": train,
         "samples": samples,
+        "selection_samples": selection_samples,
         "eval_samples": eval_samples,
         "preprocess": preprocess,
         "bad_samples": bad_samples,

@@ -97,6 +97,7 @@ def observe(
     advance: Callable[[int], None],
     count: bool,
     memory_mb: float = 512.0,
+    device: str = "cpu",
 ) -> dict[str, Histogram]:
     """Run ``model`` over the batches and collect a histogram of each float tensor named.
 
@@ -112,27 +113,53 @@ def observe(
         advance: Called with 1 after each batch of the first group.
         count: Fill the histograms; else they hold minimum and maximum only.
         memory_mb: Bound on the observed outputs of one batch.
+        device: ``cpu``, or ``cuda:N`` to run on that GPU.
 
     Raises:
         StageError: An activation is NaN or infinite although the inputs are finite.
     """
+    found: dict[str, Histogram] = {}
+
+    def see(name: str, values: Array, batch: int) -> None:
+        _add(found.setdefault(name, Histogram()), values, name, batch, count=count)
+
+    watch(model, tensors, batches, see, work=work, threads=threads, advance=advance, memory_mb=memory_mb, device=device)
+    return found
+
+
+def watch(
+    model: onnx.ModelProto,
+    tensors: Sequence[str],
+    batches: Callable[[], Iterable[Mapping[str, Array]]],
+    see: Callable[[str, Array, int], None],
+    *,
+    work: Path,
+    threads: int,
+    advance: Callable[[int], None],
+    memory_mb: float,
+    device: str = "cpu",
+) -> None:
+    """Run ``model`` over the batches and hand each value of each float tensor named to ``see``.
+
+    ``see`` gets the tensor's name, its value and the number of the batch, from 1 on; see :func:`observe` for the rest.
+    """
     inputs = {i.name for i in model.graph.input}
     first = dict(next(iter(batches())))
-    session = _session(model, [t for t in tensors if t not in inputs], work, threads)
-    floats = [o.name for o in session.get_outputs() if o.type in _FLOAT and o.name in set(tensors)]
-    found = {name: Histogram() for name in (*floats, *tensors) if name in floats or _is_float(first.get(name))}
+    session = _session(model, [t for t in tensors if t not in inputs], work, threads, device)
+    wanted = set(tensors)
+    floats = [o.name for o in session.get_outputs() if o.type in _FLOAT and o.name in wanted]
+    given = [t for t in tensors if t in inputs and _is_float(first.get(t))]
     groups = _groups(session, floats, first, memory_mb * 1e6)
     for position, group in enumerate(groups):
         if len(groups) > 1:
-            session = _session(model, group, work, threads)
+            session = _session(model, group, work, threads, device)
         for number, feeds in enumerate(batches(), start=1):
             values = dict(zip(group, session.run(list(group), dict(feeds)), strict=True)) if group else {}
             if position == 0:
-                values |= {name: feeds[name] for name in found if name in inputs}
+                values |= {name: feeds[name] for name in given}
                 advance(1)
             for name, value in values.items():
-                _add(found[name], value, name, number, count=count)
-    return found
+                see(name, value, number)
 
 
 _FLOAT = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
@@ -174,7 +201,7 @@ def _groups(session: Any, names: Sequence[str], feeds: Mapping[str, Array], budg
     return groups
 
 
-def _session(model: onnx.ModelProto, extra: Sequence[str], work: Path, threads: int) -> Any:
+def _session(model: onnx.ModelProto, extra: Sequence[str], work: Path, threads: int, device: str) -> Any:
     import onnxruntime
 
     from compress.runners.onnxruntime import session_options
@@ -185,4 +212,10 @@ def _session(model: onnx.ModelProto, extra: Sequence[str], work: Path, threads: 
     augmented.graph.output.extend(onnx.ValueInfoProto(name=n) for n in extra if n not in present)
     path = work / "observed.onnx"
     onnx.save(augmented, path)
-    return onnxruntime.InferenceSession(str(path), session_options(threads), providers=["CPUExecutionProvider"])
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if device != "cpu":
+        providers.insert(0, ("CUDAExecutionProvider", {"device_id": device.partition(":")[2]}))
+    # Without its arena the runtime gives memory back after each batch, and batches of growing size don't add up.
+    options = session_options(threads)
+    options.enable_cpu_mem_arena = False
+    return onnxruntime.InferenceSession(str(path), options, providers=providers)

@@ -58,6 +58,7 @@ class Builder:
             "signature": artifact.signature.to_json(),
             "target": self.context.target.name,
             "calibration": calibration.fingerprint() if calibration is not None else None,
+            "trials": self.context.trials.key() if self.context.trials is not None else None,
             "seed": self.context.seed,
             "versions": {**versions(), "compress": compress.__version__},
         }

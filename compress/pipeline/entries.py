@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compress.artifact import Artifact, Form, StageRecord
+from compress.pipeline.profiles import Profiled
 from compress.pipeline.score import Scored
-from compress.results import Entry, Fidelity, Ratio, Speedup, StageResult, Verdict
+from compress.results import Entry, Fidelity, Ratio, Speedup, StageDetails, StageResult, Verdict
 from compress.runners.onnx_file import precision_of
 from evaluators.harness import Timings
 from evaluators.statistics import latency, paired_ratio, throughput
@@ -55,7 +56,9 @@ class Bases:
     seed: int
 
 
-def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: bool = False) -> Entry:
+def entry_of(
+    made: Made, timings: Timings | None, profiled: Profiled | None, bases: Bases, *, is_baseline: bool = False
+) -> Entry:
     """Return the entry of one model."""
     reasons: dict[str, str] = {}
     artifact = made.artifact
@@ -80,6 +83,8 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
             reasons[field] = failed or "it was not timed"
     for batch, why in (timings.skipped if timings is not None else {}).items():
         reasons[f"latency_ms.{batch}"] = why
+    if profiled is None or profiled.found is None:
+        reasons["profile"] = failed or (profiled.reason if profiled is not None else "it was not profiled")
     speedup = _speedup(rounds, timings, bases, reasons, failed)
     size = artifact.size_bytes if artifact is not None and artifact.path.is_file() else None
     if artifact is None:
@@ -102,6 +107,7 @@ def entry_of(made: Made, timings: Timings | None, bases: Bases, *, is_baseline: 
         throughput=rates,
         memory_mb=memory,
         speedup=speedup,
+        profile=profiled.found if profiled is not None else None,
         facts=facts,
         stages=_stages(artifact, made.cached),
         verdict=Verdict(status="failed" if failed else "not judged", reasons=[failed] if failed else []),
@@ -176,6 +182,7 @@ def _stages(artifact: Artifact | None, cached: Sequence[StageRecord]) -> list[St
             notes=list(r.notes),
             difference=Fidelity(**dataclasses.asdict(r.difference)) if r.difference else None,
             cached=r in cached,
+            details=StageDetails.model_validate(r.details) if r.details else None,
         )
         for r in records
     ]

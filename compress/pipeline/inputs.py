@@ -22,6 +22,21 @@ from compress.results import ModelInfo
 
 
 @dataclasses.dataclass(frozen=True)
+class Selected:
+    """Samples that searches are judged on; never those that are evaluated on, but where labels are left unused.
+
+    Attributes:
+        dataset: The samples.
+        labelled: Whether their labels may be used.
+        what: What they are, for sentences.
+    """
+
+    dataset: Dataset
+    labelled: bool
+    what: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Inputs:
     """Everything that a run starts from.
 
@@ -30,6 +45,7 @@ class Inputs:
         loaded: The torch model; None where a graph file was handed over.
         evaluation: Evaluation data; None where none was given.
         calibration: Calibration samples, drawn from what the recipe names.
+        selection: What searches are judged on; None where no calibration data was given.
         train: Training data; None where none was given.
         preprocess: The preprocessing that all of them share; None: arrays are taken as they are.
         sample: One real batch by input name; None without data.
@@ -40,6 +56,7 @@ class Inputs:
     loaded: LoadedModel | None
     evaluation: Dataset | None
     calibration: Dataset | None
+    selection: Selected | None
     train: Dataset | None
     preprocess: Any
     sample: Mapping[str, Array] | None
@@ -93,7 +110,8 @@ def open_inputs(recipe: Recipe, progress: Progress) -> Inputs:
             notes.append(
                 f"{loaded.subnormal_weights:,} weights are subnormal numbers, which CPUs are slow to compute with."
             )
-    return Inputs(artifact, loaded, evaluation, calibration, train, preprocess, sample, tuple(notes))
+    selection = _selection(recipe, given or train, calibration)
+    return Inputs(artifact, loaded, evaluation, calibration, selection, train, preprocess, sample, tuple(notes))
 
 
 def _calibration(
@@ -114,6 +132,19 @@ def _calibration(
         )
         return evaluation.subset(recipe.samples, recipe.seed)
     return None
+
+
+def _selection(recipe: Recipe, source: Dataset | None, calibration: Dataset | None) -> Selected | None:
+    """Return samples that nothing is evaluated on: of what calibration was drawn from, else of calibration itself."""
+    if calibration is None:
+        return None
+    if source is None or not source.labelled:
+        # Their labels are those that are evaluated on, or there are none: only the outputs are compared.
+        return Selected(calibration, labelled=False, what="calibration samples")
+    if len(source) <= recipe.samples:
+        return Selected(calibration, labelled=True, what="calibration samples")
+    chosen = source.subset(recipe.selection_samples, recipe.seed + 1)
+    return Selected(chosen, labelled=True, what=f"samples of {source.name}")
 
 
 def _specs(signature: Signature) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import importlib.util
 from compress.artifact import Form
 from compress.errors import UsageError
 from compress.passes.table import PASSES, make_pass
-from compress.recipe import Recipe, VariantSpec, parse_variant
+from compress.recipe import PassSpec, Recipe, VariantSpec, parse_variant
 from compress.runners.targets import TARGETS, Target
 from compress.stage import Exporter, Pass
 from exporters.onnx import OnnxExporter
@@ -50,7 +50,7 @@ def plan_variants(recipe: Recipe, target: Target) -> tuple[tuple[Variant, ...], 
         UsageError: A variant names an unknown pass or a wrong setting, or needs data that wasn't given.
     """
     specs, notes = (recipe.variants, ()) if recipe.variants is not None else _default(recipe, target)
-    variants = [Variant(s.name, tuple(make_pass(p) for p in s.passes)) for s in specs]
+    variants = [Variant(s.name, tuple(make_pass(_filled(p, recipe)) for p in s.passes)) for s in specs]
     if all(v.passes for v in variants):
         variants.insert(0, Variant(FLOAT, ()))
     variants.sort(key=lambda v: bool(v.passes))  # stable: the plain export first
@@ -76,6 +76,13 @@ def exporters_for(recipe: Recipe, have: Form, wanted: Form) -> tuple[Exporter, .
     if (have, wanted) not in ways:
         raise UsageError(f"A {have.value} file cannot be turned into a {wanted.value} file.")
     return ways[have, wanted]
+
+
+def _filled(spec: PassSpec, recipe: Recipe) -> PassSpec:
+    """Return a pass's settings with those of the run put in that it may need."""
+    known = {"int8": {"max_drop": recipe.max_drop}}.get(spec.name, {})
+    given = {key: value for key, value in known.items() if value is not None}
+    return PassSpec(name=spec.name, settings={**given, **spec.settings})
 
 
 def _default(recipe: Recipe, target: Target) -> tuple[tuple[VariantSpec, ...], tuple[str, ...]]:

@@ -20,8 +20,10 @@ from compress.pipeline.entries import Bases, Made, entry_of
 from compress.pipeline.environment import environment, versions
 from compress.pipeline.inputs import Inputs, classes_of, model_info, open_inputs
 from compress.pipeline.plan import Variant, choose_target, plan_variants
+from compress.pipeline.profiles import profile_all
 from compress.pipeline.samples import Bound, TimingInputs, batch_sizes, samples_for
 from compress.pipeline.score import Scored, Scorer, labels_of
+from compress.pipeline.trials import TargetTrials
 from compress.progress import Logged, Progress, Quiet
 from compress.recipe import Recipe, load_recipe, make_recipe
 from compress.report import write_report
@@ -151,10 +153,20 @@ class _Job:
         self._refuse_chance(scored)
         made = [Made(name, where, source, scored=scored)]
         made += [self._make(variant, scorer) for variant in variants]
-        timings, busy = self._time(made, TimingInputs(dataset))
+        timings, busy = self._time(made, self._timing_inputs)
+        profiles = profile_all(
+            [s for s in _subjects(made) if s.name in timings],
+            self._timing_inputs,
+            self.batches[0],
+            self.options,
+            self.store,
+            self.progress,
+        )
         torch = timings.get(_BASELINE)
         bases = Bases(torch, timings.get(variants[0].name), self._no_metric(), self.recipe.seed)
-        baseline, *others = (entry_of(m, timings.get(m.name), bases, is_baseline=m is made[0]) for m in made)
+        baseline, *others = (
+            entry_of(m, timings.get(m.name), profiles.get(m.name), bases, is_baseline=m is made[0]) for m in made
+        )
         judged, best, budget = decide(others, self.recipe, variants[0].name)
         if best is not None:
             self.store.publish(next(m.artifact for m in made if m.name == best and m.artifact), "best")
@@ -176,7 +188,7 @@ class _Job:
     def _context(self) -> Context:
         logs, data = self.store.path / "logs", self.inputs.calibration
         logs.mkdir(exist_ok=True)
-        return Context(
+        context = Context(
             target=self.target,
             work=logs,
             progress=self.progress,
@@ -187,6 +199,26 @@ class _Job:
             seed=self.recipe.seed,
             sample=self.inputs.sample,
         )
+        source = self.inputs.artifact
+        chosen = self.inputs.selection
+        if chosen is not None:
+            chosen = dataclasses.replace(chosen, dataset=Bound(chosen.dataset, source.signature))
+        trials = TargetTrials(
+            context,
+            self.recipe,
+            self.options,
+            self.batches,
+            self._timing_inputs,
+            chosen,
+            self.metric,
+            source,
+            len(self.inputs.evaluation) if self.inputs.evaluation is not None else None,
+        )
+        return dataclasses.replace(context, trials=trials)
+
+    @functools.cached_property
+    def _timing_inputs(self) -> TimingInputs:
+        return TimingInputs(samples_for(self.inputs.evaluation, self.inputs.artifact.signature, self.recipe.seed))
 
     def _write_settings(self) -> None:
         write_text(self.store.path / "recipe.yaml", self.recipe.anywhere().to_yaml())
@@ -224,7 +256,7 @@ class _Job:
         return Made(variant.name, self.target.name, artifact, path, scored, cached=builder.cached)
 
     def _time(self, made: Sequence[Made], inputs: TimingInputs) -> tuple[dict[str, Timings], str]:
-        subjects = [Subject(m.name, m.artifact) for m in made if m.artifact is not None]
+        subjects = _subjects(made)
 
         def compute() -> dict[str, Any]:
             with OtherWork() as others:
@@ -256,6 +288,10 @@ class _Job:
         if busy:
             self.progress.warn(busy)
         return {name: _restored(t) for name, t in found["timings"].items()}, busy
+
+
+def _subjects(made: Sequence[Made]) -> list[Subject]:
+    return [Subject(m.name, m.artifact) for m in made if m.artifact is not None]
 
 
 def _memory(timings: Timings) -> dict[str, Any]:

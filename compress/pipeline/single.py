@@ -58,7 +58,7 @@ def evaluate_artifact(recipe: Recipe, progress: Progress) -> Entry:
         raise UsageError(f"The data's task is {data.task}, which has no metric of its own.", "Give --metric.")
     scored = Scored(metric_result(scores, None), None)
     made = Made(Path(recipe.model).name, inputs.artifact.form.value, inputs.artifact, scored=scored)
-    entry = entry_of(made, None, Bases(None, None, "", recipe.seed), is_baseline=True)
+    entry = entry_of(made, None, None, Bases(None, None, "", recipe.seed), is_baseline=True)
     return entry.model_copy(update={"facts": facts, "precision": precision_label(inputs.artifact, facts)})
 
 
@@ -109,7 +109,7 @@ def compare_artifacts(first: Recipe, second: Recipe, progress: Progress) -> Side
         metric_found = metric_result(score, scores[0] if name == "B" else None) if score is not None else None
         scored = Scored(metric_found, fidelity if name == "B" else None)
         made = Made(Path(recipe.model).name, inputs.artifact.form.value, inputs.artifact, scored=scored)
-        entries.append(entry_of(made, timings[name], bases, is_baseline=name == "A"))
+        entries.append(entry_of(made, timings[name], None, bases, is_baseline=name == "A"))
     common = [b for b in timings["A"].rounds if b in timings["B"].rounds]
     ratios = [paired_ratio(timings["A"].rounds[b], timings["B"].rounds[b], b, first.seed) for b in common]
     return SideBySide(entries[0], entries[1], tuple(ratios))

@@ -13,6 +13,7 @@ import numpy as np
 from compress.artifact import Artifact, Form, Signature
 from compress.data.base import Array
 from compress.errors import ModelError, UsageError
+from compress.results import Profile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,15 @@ class Runner(abc.ABC):
         Inputs are converted to the runtime's own form beforehand, so that timing the function times inference.
         """
         return self._bind(self._checked(inputs))
+
+    def profile(self, inputs: Mapping[str, Array], runs: int) -> Profile | None:
+        """Return where the time of one inference goes, by the runtime's own profiler; None where it has none.
+
+        Args:
+            inputs: As for :meth:`infer`.
+            runs: Inferences that are measured, after a warm-up.
+        """
+        return self._profile(self._checked(inputs), runs)
 
     @abc.abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -109,6 +119,9 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def _bind(self, inputs: dict[str, Array]) -> Callable[[], None]: ...
+
+    def _profile(self, inputs: dict[str, Array], runs: int) -> Profile | None:
+        return None
 
     @abc.abstractmethod
     def _close(self) -> None: ...

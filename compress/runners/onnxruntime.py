@@ -16,6 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from compress.artifact import Form, Signature
 from compress.data.base import Array
 from compress.errors import ModelError, UsageError
+from compress.results import Profile
 from compress.runners.base import Runner
 from compress.runners.onnx_file import RawSpec, damaged, external_files, named_signature
 from compress.runners.onnxruntime_graph import executed_ops
@@ -48,11 +49,11 @@ class OrtRunner(Runner):
         provider, self._index = _provider(self.options.device)
         options = session_options(self.options.threads)
         path = self.artifact.path
-        wanted: list[Any] = [provider] if self._index is None else [(provider, {"device_id": str(self._index)})]
+        self._wanted: list[Any] = [provider] if self._index is None else [(provider, {"device_id": str(self._index)})]
         try:
             with _quiet(self._index is not None):
                 # Without this switch a provider that fails to start is replaced by the CPU, and only printed about.
-                session = onnxruntime.InferenceSession(str(path), options, providers=wanted, enable_fallback=0)
+                session = onnxruntime.InferenceSession(str(path), options, providers=self._wanted, enable_fallback=0)
         except ORT_ERRORS as error:
             if self._index is not None and provider in str(error) + _provider_of(error):
                 raise _no_device(self.options.device, provider, _sentence(error)) from error
@@ -114,6 +115,14 @@ class OrtRunner(Runner):
                 raise self._failed(error, inputs) from error
 
         return call
+
+    def _profile(self, inputs: dict[str, Array], runs: int) -> Profile | None:
+        from compress.runners.onnxruntime_profile import profile_file
+
+        try:
+            return profile_file(self.artifact.path, session_options(self.options.threads), self._wanted, inputs, runs)
+        except ORT_ERRORS as error:
+            raise self._failed(error, inputs) from error
 
     def _failed(self, error: Exception, inputs: dict[str, Array]) -> ModelError:
         shapes = ", ".join(f"{n} {list(a.shape)}" for n, a in inputs.items())

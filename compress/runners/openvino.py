@@ -14,6 +14,7 @@ import openvino
 from compress.artifact import Form, Signature
 from compress.data.base import Array
 from compress.errors import ModelError, UsageError
+from compress.results import Profile
 from compress.runners.altstack import signal_stack_kept
 from compress.runners.base import Runner
 from compress.runners.onnx_file import named_signature, read_signature
@@ -114,17 +115,37 @@ class OpenVinoRunner(Runner):
 
         return call
 
+    def _profile(self, inputs: dict[str, Array], runs: int) -> Profile | None:
+        from compress.runners.openvino_profile import profile_compiled
+
+        compiled = self._compile(self._reshaped(inputs), {"PERF_COUNT": True})
+        request = compiled.create_infer_request()
+        for name, array in inputs.items():
+            request.set_input_tensor(self._ports[name], openvino.Tensor(array))
+
+        def call() -> None:
+            try:
+                request.infer()
+            except RuntimeError as error:
+                raise self._failed(error, inputs) from error
+
+        batch = min((len(a) for a in inputs.values() if a.ndim), default=1)
+        return profile_compiled(compiled, request, call, batch, runs)
+
     def _static_request(self, inputs: dict[str, Array]) -> openvino.InferRequest:
         self._executed  # noqa: B018 - read before the model it is read from goes
         # A deployment holds one compiled model; two would be measured as the memory of one.
         self._dynamic = None
+        self._compiled = self._compile(self._reshaped(inputs))
+        return self._compiled.create_infer_request()
+
+    def _reshaped(self, inputs: dict[str, Array]) -> openvino.Model:
         model = self._open.clone()
         try:
             model.reshape({self._ports[n]: list(a.shape) for n, a in inputs.items()})
         except RuntimeError as error:
             raise self._failed(error, inputs) from error
-        self._compiled = self._compile(model)
-        return self._compiled.create_infer_request()
+        return model
 
     @property
     def _open(self) -> openvino.Model:
@@ -132,10 +153,10 @@ class OpenVinoRunner(Runner):
             raise RuntimeError("the runner is closed")
         return self._model
 
-    def _compile(self, model: openvino.Model) -> openvino.CompiledModel:
+    def _compile(self, model: openvino.Model, more: Mapping[str, Any] | None = None) -> openvino.CompiledModel:
         try:
             with signal_stack_kept():
-                compiled = self._core.compile_model(model, "CPU", self._config)
+                compiled = self._core.compile_model(model, "CPU", {**self._config, **(more or {})})
         except RuntimeError as error:
             raise ModelError(f"OpenVINO cannot compile {self.artifact.path.name}: {_sentence(error)}") from error
         asked, used = self._config["INFERENCE_PRECISION_HINT"], compiled.get_property("INFERENCE_PRECISION_HINT")

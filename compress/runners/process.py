@@ -26,6 +26,7 @@ from compress.runners.timing import Timing
 
 if TYPE_CHECKING:
     from compress.data.base import Array
+    from compress.results import Profile
     from compress.runners.worker import Loaded
 
 START_TIMEOUT = 900.0
@@ -98,6 +99,10 @@ class RunnerProcess:
     def time(self, inputs: Mapping[str, Array], timing: Timing | None = None) -> list[float]:
         """Return the milliseconds of every timed run on ``inputs``, back to back, after a warm-up."""
         return cast("list[float]", self._ask("time", inputs=dict(inputs), timing=timing or Timing()))
+
+    def profile(self, inputs: Mapping[str, Array], runs: int = 10) -> Profile | None:
+        """Return where the time of one inference goes, by the runtime's own profiler; None where it has none."""
+        return cast("Profile | None", self._ask("profile", inputs=dict(inputs), runs=runs))
 
     def peak_memory_mb(self, inputs: Mapping[str, Array], runs: int = 3) -> float:
         """Return the most resident memory held during ``runs`` runs, less what was held before loading, in MB."""

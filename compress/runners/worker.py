@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compress.artifact import Signature
     from compress.data.base import Array
     from compress.errors import CompressError
+    from compress.results import Profile
     from compress.runners.base import Runner, RunOptions
     from compress.runners.timing import Timing
 
@@ -95,6 +96,10 @@ class Session:
 
         return timed_runs(self.runner.bind(inputs), timing, self._clock)
 
+    def profile(self, inputs: Mapping[str, Array], runs: int) -> Profile | None:
+        """Return where the time of one inference goes; None where the runtime has no profiler."""
+        return self.runner.profile(inputs, runs)
+
     def peak(self, inputs: Mapping[str, Array], runs: int) -> float:
         """Return the most memory held while running, less what was held before the model was loaded, in MB."""
         from compress.runners.resident import highest_mb, resident_mb
@@ -150,6 +155,7 @@ def serve(session: Session, requests: IO[bytes], replies: IO[bytes]) -> None:
         "load": session.load,
         "infer": session.infer,
         "time": session.time,
+        "profile": session.profile,
         "peak": session.peak,
     }
     while True:
@@ -175,7 +181,7 @@ def _as_ours(error: Exception, method: str) -> CompressError:
 
     if isinstance(error, CompressError):
         return error
-    doing = {"load": "loading the model", "infer": "running", "time": "being timed", "peak": "running"}[method]
+    doing = {"load": "loading the model", "infer": "running", "time": "being timed"}.get(method, "running")
     if isinstance(error, MemoryError):
         return StageError(f"Memory ran out while {doing}.", "Use a smaller batch, or a machine with more memory.")
     reason = next(iter(str(error).strip().splitlines()), "no reason given")

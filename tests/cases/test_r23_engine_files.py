@@ -60,7 +60,7 @@ def test_another_version_of_a_library_never_reuses_a_stage(monkeypatch):
 
     class Anything:
         kind = "int8"
-        sha256, calibration, seed, name = "s", None, 0, "ort-cpu"
+        sha256, calibration, trials, seed, name = "s", None, None, 0, "ort-cpu"
         execution: tuple = ()
         signature = Signature(())
         target = property(lambda self: self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
@@ -79,39 +79,59 @@ def name_nodes(model: onnx.ModelProto) -> None:
         seen.add(name)
 
 
-def nodes_to_quantize(graph: Graph, ops: Iterable[str], *, weighted_only: bool) -> list[str]:
-    """Choose nodes: the compute nodes of ``ops``, and the carriers that keep values INT8 between them.
+def layers_to_quantize(
+    graph: Graph, ops: Iterable[str], *, weighted_only: bool, left: Collection[str] = ()
+) -> list[str]:
+    """Return the names of the compute nodes of ``ops``, in the graph's order; not those in ``left``.
 
     With ``weighted_only`` products of two activations, as in attention, are left in float.
+    """
+    allowed = frozenset(ops) & COMPUTE
+    return [
+        n.name
+        for n in graph.nodes
+        if n.op_type in allowed and n.name not in left and not (weighted_only and len(graph.activations(n)) > 1)
+    ]
+
+
+def nodes_to_quantize(
+    graph: Graph,
+    ops: Iterable[str],
+    *,
+    weighted_only: bool,
+    float_output: Collection[str] = (),
+    left: Collection[str] = (),
+) -> list[str]:
+    """Choose nodes: the layers of :func:`layers_to_quantize`, and the carriers that keep values INT8 between them.
 
     A carrier (Add, MaxPool, Reshape, …) pays only on a path between quantized nodes: where it feeds none, its Q/DQ pair
     is pure cost. So a residual Add in a convolutional network is taken, and one before a LayerNormalization isn't. An
-    activation right behind a compute node goes with it.
+    activation right behind a compute node goes with it; but where nothing quantized reads it and the compute node can
+    write float, it stays, since the pair that would say what it says is not put there. Nodes in ``left`` stay in float.
     """
     allowed = frozenset(ops)
-    compute = {
-        n.name
-        for n in graph.nodes
-        if n.op_type in allowed & COMPUTE and not (weighted_only and len(graph.activations(n)) > 1)
-    }
+    compute = set(layers_to_quantize(graph, allowed, weighted_only=weighted_only, left=left))
     fused = {
-        reader.name
+        reader.name: n.op_type
         for n in graph.nodes
         if n.name in compute
         for reader in graph.readers(n)
-        if reader.op_type in allowed & ACTIVATIONS and len(graph.readers(n)) == 1
+        if reader.op_type in allowed & ACTIVATIONS and reader.name not in left and len(graph.readers(n)) == 1
     }
-    chosen = compute | {n.name for n in graph.nodes if n.op_type in allowed - COMPUTE}
+    chosen = compute | {n.name for n in graph.nodes if n.op_type in allowed - COMPUTE and n.name not in left}
     changed = True
     while changed:
         changed = False
         for node in graph.nodes:
-            if node.name not in chosen or node.name in compute | fused:
+            if node.name not in chosen or node.name in compute:
                 continue
-            feeders = [graph.producer.get(name) for name in graph.activations(node)]
-            fed = any(f is not None and f.name in chosen for f in feeders)
             used = any(r.name in chosen for r in graph.readers(node))
-            if not (fed and used):
+            if node.name in fused:
+                keep = used or fused[node.name] not in float_output
+            else:
+                feeders = [graph.producer.get(name) for name in graph.activations(node)]
+                keep = used and any(f is not None and f.name in chosen for f in feeders)
+            if not keep:
                 chosen.discard(node.name)
                 changed = True
     return [n.name for n in graph.nodes if n.name in chosen]
