@@ -120,6 +120,7 @@ class Recipe(BaseModel):
     threads: int | None = Field(default=None, ge=1, description="None: as many as CPUs may be used")
     rounds: int = Field(default=7, ge=3, le=1000, description="rounds of measuring, all variants in turn in each")
     opset: int | None = Field(default=None, ge=17, le=25, description="ONNX opset; None: the exporter's")
+    io_types: Literal["keep", "low"] = Field(default="keep", description="types of FP16 files' inputs and outputs")
     optimize: bool = Field(default=True, description="run the ONNX optimizer after export")
     external_data_mb: float = Field(default=1900, gt=0, le=1900, description="weights above this go into a side file")
     max_drop: float | None = Field(default=None, ge=0, description="points of the metric")

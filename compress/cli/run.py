@@ -90,6 +90,10 @@ def run(
         Path | None, typer.Option(help="YAML recipe; flags win over it.", rich_help_panel=_VARIANTS)
     ] = None,
     opset: Annotated[int | None, typer.Option(help="ONNX opset.  [the exporter's]", rich_help_panel=_VARIANTS)] = None,
+    io_types: Annotated[
+        str | None,
+        typer.Option(help="Inputs and outputs of FP16 files.  [keep]", metavar="keep|low", rich_help_panel=_VARIANTS),
+    ] = None,
     optimize: Annotated[
         bool | None, typer.Option(help="Run the ONNX optimizer.  [on]", rich_help_panel=_VARIANTS)
     ] = None,
@@ -154,6 +158,7 @@ def run(
         "target": target,
         "variants": _split(variants),
         "opset": opset,
+        "io_types": io_types,
         "optimize": optimize,
         "external_data_mb": external_data_mb,
         "batch": numbers(batch, "--batch"),

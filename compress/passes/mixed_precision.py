@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -15,24 +15,36 @@ from compress.artifact import Artifact, Form
 from compress.data.base import Array
 from compress.errors import StageError, UsageError
 from compress.passes.feeds import feeds
-from compress.passes.observe import Histogram, observe
+from compress.passes.half.agree import agreement, culprits
+from compress.passes.half.convert import convert
+from compress.passes.half.types import Slots, element_types, half_slots, lift_constants
+from compress.passes.half.unfit import unfit_nodes
+from compress.passes.int8.graph import name_nodes
+from compress.results import Layer, StageDetails
 from compress.runners.onnx_file import external_files, read_signature
 from compress.stage import Context, Pass, Produced
 
-FP16_MAX = 65504.0
+ERROR = 1e-2
+"""Size of the outputs' difference that is looked for, relative to theirs; FP16 alone makes about 1e-3."""
+ROUNDS = 4
+QDQ_OPSET = 19
+"""The opset that gave QuantizeLinear and DequantizeLinear FP16."""
 _CHECKED_SAMPLES = 64
+_NAMED = 5
 
 
 class MixedPrecision(Pass):
     """Convert to FP16 what FP16 can hold, or have the runtime compute in BF16.
 
-    FP16 goes through onnxruntime's own converter (``onnxruntime.transformers.float16``). Operators that touch a value
-    or a weight beyond FP16's range on the calibration data stay in FP32 and are named. Inputs and outputs keep their
-    types.
+    On calibration data, operators are found that FP16 cannot do: values near or beyond its range, sums inside
+    reductions and normalizations that go beyond it, exponents that it rounds too coarsely, values that become
+    subnormal. They stay in FP32 and are named with the reason. Then the outputs are compared with FP32's with every
+    value rounded to FP16 where the file holds FP16; operators at which the error rises are kept as well.
 
     Attributes:
         precision: ``fp16`` or ``bf16``.
         keep_float: Names of nodes, or whole op types, that stay in FP32 (FP16 only).
+        io_types: ``keep``: inputs and outputs keep their types; ``low``: they become FP16 too (FP16 only).
     """
 
     kind: ClassVar[str] = "mixed_precision"
@@ -41,6 +53,7 @@ class MixedPrecision(Pass):
 
     precision: Literal["fp16", "bf16"] = "fp16"
     keep_float: tuple[str, ...] = ()
+    io_types: Literal["keep", "low"] = "keep"
 
     def _apply(self, artifact: Artifact, context: Context) -> Produced:
         meaning = context.target.precisions.get(self.precision)
@@ -73,73 +86,111 @@ class MixedPrecision(Pass):
         )
 
     def _fp16(self, artifact: Artifact, context: Context, note: str) -> Produced:
-        from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
-
-        model = onnx.load(artifact.path)
-        histograms = self._observe(model, artifact, context)
-        kept = _out_of_range(model, histograms) | {n.name for n in model.graph.node if n.name in self.keep_float}
-        block_ops = [*DEFAULT_OP_BLOCK_LIST, *(op for op in self.keep_float)]
-        converted = convert_float_to_float16(
-            model, keep_io_types=True, op_block_list=block_ops, node_block_list=sorted(kept), disable_shape_infer=True
-        )
+        model = _read(artifact.path)
+        slots = half_slots(model, element_types(model))
+        if not slots:
+            raise StageError(
+                f"fp16 found nothing to convert in {artifact.path.name}: no operator of it computes in float32."
+            )
+        kept = {n.name: "kept in float by keep_float" for n in model.graph.node
+                if n.name in slots and (n.name in self.keep_float or n.op_type in self.keep_float)}  # fmt: skip
+        kept = {**self._unfit(model, slots, artifact, context), **kept}
+        notes = [note]
+        if context.calibration is None:
+            notes.append("No data was given, so only constants were checked for what FP16 cannot hold.")
+        else:
+            kept, error = self._agree(model, slots, kept, artifact, context)
+            notes.append(f"FP16 moves the outputs by {100 * error:.2g} % of their size on calibration data.")
+            if error > ERROR:
+                notes.append(f"That is more than the {100 * ERROR:g} % looked for; keeping more in FP32 didn't help.")
         output = context.work / "model.onnx"
+        converted = convert(model, slots, kept, low_io=self.io_types == "low")
         large = converted.ByteSize() > 1 << 30
         onnx.save(converted, output, save_as_external_data=large, location="model.onnx.data" if large else None)
-        self._check_finite(output, artifact, context)
-        notes: tuple[str, ...] = (note,)
         if kept:
-            shown = ", ".join(sorted(kept)[:5])
-            more = f" and {len(kept) - 5} more" if len(kept) > 5 else ""
-            notes += (
-                f"{len(kept)} operators kept in FP32, since values or weights exceed FP16's range: {shown}{more}.",
-            )
-        if not histograms:
-            notes += ("No data was given, so whether activations fit into FP16 was checked on the probe inputs only.",)
-        return Produced(output, read_signature(output), side_files=tuple(external_files(output)), notes=notes)
+            notes.append(_named(kept, len(slots)))
+        return Produced(
+            output,
+            read_signature(output),
+            side_files=tuple(external_files(output)),
+            notes=tuple(notes),
+            details=StageDetails(layers=_layers(model, slots, kept)).model_dump(mode="json"),
+        )
 
     def _batches(self, artifact: Artifact, context: Context) -> Iterator[dict[str, Array]]:
         if context.calibration is not None:
             yield from feeds(context.calibration, artifact.signature, 8, _CHECKED_SAMPLES)
 
-    def _observe(self, model: onnx.ModelProto, artifact: Artifact, context: Context) -> dict[str, Histogram]:
-        if context.calibration is None:
-            return {}
+    def _unfit(
+        self, model: onnx.ModelProto, slots: Mapping[str, Slots], artifact: Artifact, context: Context
+    ) -> dict[str, str]:
         scratch = context.work / "scratch"
         scratch.mkdir()
-        tensors = [name for node in model.graph.node for name in node.output if name]
-        with context.progress.task("fp16: looking for values beyond its range", None) as advance:
-            return observe(
-                model,
-                tensors,
-                lambda: self._batches(artifact, context),
-                work=scratch,
-                threads=context.threads,
-                advance=advance,
-                count=False,
+        batches = None if context.calibration is None else lambda: self._batches(artifact, context)
+        with context.progress.task("fp16: looking for what it cannot hold", None) as advance:
+            return unfit_nodes(model, slots, batches, work=scratch, threads=context.threads, advance=advance)
+
+    def _agree(
+        self,
+        model: onnx.ModelProto,
+        slots: Mapping[str, Slots],
+        kept: Mapping[str, str],
+        artifact: Artifact,
+        context: Context,
+    ) -> tuple[dict[str, str], float]:
+        """Return what is kept in FP32 in the end, and the outputs' error with that.
+
+        Raises:
+            StageError: Outputs are NaN or infinite whatever is kept.
+        """
+        tried, best, least = dict(kept), dict(kept), np.inf
+        for _ in range(ROUNDS):
+            emulated = convert(model, slots, tried, low_io=False, emulate=True)
+            found = agreement(model, emulated, self._batches(artifact, context), context.threads)
+            context.progress.detail(f"fp16: {len(tried)} operators in FP32: error {found.error:.2g}")
+            if found.error < least:
+                best, least = dict(tried), found.error
+            if found.error <= ERROR:
+                break
+            more = culprits(model, emulated, slots, tried, found.worst, context.threads)
+            if not more:
+                break
+            tried |= more
+        if not np.isfinite(least):
+            raise StageError(
+                f"fp16: output {found.output} is NaN or infinite on calibration data, in FP32 it isn't.",
+                "Name the operators to keep with keep_float, or use bf16.",
             )
-
-    def _check_finite(self, output: Path, artifact: Artifact, context: Context) -> None:
-        import onnxruntime
-
-        from compress.runners.onnxruntime import session_options
-
-        options = session_options(context.threads)
-        session = onnxruntime.InferenceSession(str(output), options, providers=["CPUExecutionProvider"])
-        for number, inputs in enumerate(self._batches(artifact, context), start=1):
-            for spec, value in zip(session.get_outputs(), session.run(None, inputs), strict=True):
-                if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
-                    raise StageError(
-                        f"fp16: output {spec.name} is NaN or infinite on calibration batch {number}, in FP32 it isn't.",
-                        "Name the operators to keep with keep_float, or use bf16.",
-                    )
+        return best, float(least)
 
 
-def _out_of_range(model: onnx.ModelProto, histograms: dict[str, Histogram]) -> set[str]:
-    """Return names of nodes that read or write a value, or hold a weight, beyond FP16's range."""
-    beyond = {name for name, h in histograms.items() if max(abs(h.low), abs(h.high)) > FP16_MAX}
-    for tensor in model.graph.initializer:
-        if tensor.data_type == onnx.TensorProto.FLOAT:
-            array = onnx.numpy_helper.to_array(tensor)
-            if array.size and np.abs(array).max() > FP16_MAX:
-                beyond.add(tensor.name)
-    return {n.name for n in model.graph.node if beyond.intersection((*n.input, *n.output))}
+def _read(path: Path) -> onnx.ModelProto:
+    model = onnx.load(path)
+    name_nodes(model)
+    lift_constants(model)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if opset < QDQ_OPSET and any(n.op_type == "DequantizeLinear" for n in model.graph.node):
+        raise StageError(
+            f"fp16: {path.name} is an INT8 file of opset {opset}; FP16 between Q/DQ pairs needs opset {QDQ_OPSET}.",
+            "Export the model with --opset 19 or later.",
+        )
+    return model
+
+
+def _named(kept: Mapping[str, str], total: int) -> str:
+    groups: dict[str, list[str]] = {}
+    for name, reason in kept.items():
+        groups.setdefault(reason.partition(": ")[0], []).append(name)
+    parts = []
+    for reason, names in sorted(groups.items(), key=lambda g: -len(g[1])):
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        parts.append(f"{', '.join(names[:_NAMED])}{more} ({reason})")
+    return f"{len(kept)} of {total} operators kept in FP32: {'; '.join(parts)}."
+
+
+def _layers(model: onnx.ModelProto, slots: Mapping[str, Slots], kept: Mapping[str, str]) -> list[Layer]:
+    return [
+        Layer(name=n.name, op=n.op_type, precision="fp32" if n.name in kept else "fp16", reason=kept.get(n.name, ""))
+        for n in model.graph.node
+        if n.name in slots
+    ]

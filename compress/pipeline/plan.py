@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from typing import Any
 
 from compress.artifact import Form
 from compress.errors import UsageError
@@ -80,7 +81,11 @@ def exporters_for(recipe: Recipe, have: Form, wanted: Form) -> tuple[Exporter, .
 
 def _filled(spec: PassSpec, recipe: Recipe) -> PassSpec:
     """Return a pass's settings with those of the run put in that it may need."""
-    known = {"int8": {"max_drop": recipe.max_drop}}.get(spec.name, {})
+    of_run: dict[str, dict[str, Any]] = {
+        "int8": {"max_drop": recipe.max_drop},
+        "mixed_precision": {"io_types": recipe.io_types},
+    }
+    known = of_run.get(spec.name, {})
     given = {key: value for key, value in known.items() if value is not None}
     return PassSpec(name=spec.name, settings={**given, **spec.settings})
 

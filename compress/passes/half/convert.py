@@ -1,0 +1,187 @@
+"""The FP16 file: some operators in FP16, the others in FP32, and a Cast wherever a value goes from one to the other.
+
+onnxruntime's own converter (``onnxruntime.transformers.float16``) isn't used: between two operators kept in FP32 it
+sends the value through FP16, where it overflows; a weight that both kinds read is rounded for both; and constants
+beyond FP16's range are clipped without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
+
+from compress.passes.half.types import Slots, floats
+
+_HALF, _SINGLE = TensorProto.FLOAT16, TensorProto.FLOAT
+
+
+def convert(
+    model: onnx.ModelProto, slots: Mapping[str, Slots], kept: Collection[str], *, low_io: bool, emulate: bool = False
+) -> onnx.ModelProto:
+    """Return the model with the operators of ``slots`` in FP16, but for those ``kept``.
+
+    Args:
+        model: The float model, its Constant nodes lifted into initializers; not changed.
+        slots: What FP16 may replace, by name of node.
+        kept: Operators that stay in FP32.
+        low_io: Make float32 inputs and outputs of the graph FP16 as well.
+        emulate: All types stay float32, and values are rounded to FP16 where they would be FP16. CPU runtimes compute
+            FP16 files in FP32 and hide what overflows on a device that doesn't; this shows it.
+    """
+    return _Converter(model, slots, set(kept), low_io=low_io and not emulate, emulate=emulate).run()
+
+
+class _Converter:
+    def __init__(
+        self, model: onnx.ModelProto, slots: Mapping[str, Slots], kept: set[str], *, low_io: bool, emulate: bool
+    ) -> None:
+        self._source, self._slots, self._kept = model, slots, kept
+        self._low_io, self._emulate = low_io, emulate
+        self._constants = floats(model)
+        self._captured = _captured(model)
+        self._halves: set[str] = set()
+        """Tensors whose only home is FP16."""
+        self._made: dict[tuple[str, int], str] = {}
+        self._nodes: list[NodeProto] = []
+        self._new: list[TensorProto] = []
+        self._taken = {n for node in model.graph.node for n in (*node.input, *node.output)}
+
+    def run(self) -> onnx.ModelProto:
+        graph = self._source.graph
+        outputs = {o.name for o in graph.output}
+        if self._low_io:
+            self._halves |= {i.name for i in graph.input if _is_single(i) and i.name not in self._captured}
+        for node in graph.node:
+            self._take(node, outputs)
+        if self._low_io:
+            for value in graph.output:
+                if _is_single(value) and value.name not in self._halves:
+                    self._output_cast(value.name)
+        return self._finish()
+
+    def _take(self, node: NodeProto, outputs: set[str]) -> None:
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        low = node.name in self._slots and node.name not in self._kept
+        slots = self._slots[node.name] if low else Slots((), ())
+        for i, name in enumerate(node.input):
+            if i in slots.inputs:
+                copy.input[i] = self._as(name, _HALF)
+            elif name in self._halves:
+                copy.input[i] = self._as(name, _SINGLE)
+        self._nodes.append(copy)
+        for i in slots.outputs:
+            name = node.output[i]
+            if not self._emulate and name not in self._captured and (name not in outputs or self._low_io):
+                self._halves.add(name)
+                continue
+            # The rest of the graph goes on reading the float32 value under the old name.
+            half = self._fresh(f"{name}_fp16")
+            copy.output[i] = self._fresh(f"{name}_exact") if self._emulate else half
+            if self._emulate:
+                self._cast(copy.output[i], half, _HALF)
+            self._cast(half, name, _SINGLE)
+            if self._emulate:
+                self._made[name, _HALF] = name
+            else:
+                self._made[name, _HALF] = half
+        if low and not self._emulate:
+            _retype(copy)
+
+    def _as(self, name: str, kind: int) -> str:
+        """Return the name under which a tensor is to be had in a type, made where it isn't there yet."""
+        if (kind == _HALF) == (name in self._halves) and not (self._emulate and kind == _HALF):
+            return name
+        if (name, kind) in self._made:
+            return self._made[name, kind]
+        made = self._fresh(f"{name}_{'fp16' if kind == _HALF else 'fp32'}")
+        if name in self._constants and kind == _HALF:
+            with np.errstate(over="ignore"):  # such a value shows as infinity, as it would on a device
+                rounded = np.asarray(numpy_helper.to_array(self._constants[name])).astype(np.float16)
+            self._new.append(numpy_helper.from_array(rounded.astype(np.float32) if self._emulate else rounded, made))
+        elif self._emulate:
+            between = self._fresh(f"{name}_rounded")
+            self._cast(name, between, _HALF)
+            self._cast(between, made, _SINGLE)
+        else:
+            self._cast(name, made, kind)
+        self._made[name, kind] = made
+        return made
+
+    def _output_cast(self, name: str) -> None:
+        exact = self._fresh(f"{name}_fp32")
+        for node in self._nodes:
+            for i, each in enumerate(node.output):
+                if each == name:
+                    node.output[i] = exact
+            for i, each in enumerate(node.input):
+                if each == name:
+                    node.input[i] = exact
+        self._cast(exact, name, _HALF)
+        self._halves.add(name)
+
+    def _cast(self, source: str, result: str, kind: int) -> None:
+        self._nodes.append(helper.make_node("Cast", [source], [result], name=self._fresh(f"{result}_cast"), to=kind))
+
+    def _fresh(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _finish(self) -> onnx.ModelProto:
+        result = onnx.ModelProto()
+        result.CopyFrom(self._source)
+        graph = result.graph
+        del graph.node[:]
+        graph.node.extend(self._nodes)
+        graph.initializer.extend(self._new)
+        used = {name for node in self._nodes for name in node.input} | self._captured
+        used |= {o.name for o in graph.output}
+        unused = [i for i, t in enumerate(graph.initializer) if t.name not in used]
+        for i in reversed(unused):
+            del graph.initializer[i]
+        del graph.value_info[:]  # its types are those of the float model
+        for value in (*graph.input, *graph.output):
+            if self._low_io and value.name in self._halves:
+                value.type.tensor_type.elem_type = _HALF
+        return result
+
+
+def _is_single(value: onnx.ValueInfoProto) -> bool:
+    return bool(value.type.tensor_type.elem_type == _SINGLE)
+
+
+def _captured(model: onnx.ModelProto) -> set[str]:
+    """Return the names that bodies of If and Loop read; those stay as they are."""
+    found: set[str] = set()
+
+    def body(graph: onnx.GraphProto) -> None:
+        found.update(o.name for o in graph.output)
+        for node in graph.node:
+            found.update(node.input)
+            for attribute in node.attribute:
+                _bodies(attribute)
+
+    def _bodies(attribute: AttributeProto) -> None:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            body(graph)
+
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            _bodies(attribute)
+    return found
+
+
+def _retype(node: NodeProto) -> None:
+    """Make an operator that names its own result type make FP16."""
+    for attribute in node.attribute:
+        if node.op_type == "Cast" and attribute.name == "to" and attribute.i == _SINGLE:
+            attribute.i = _HALF
+        if node.op_type == "ConstantOfShape" and attribute.HasField("t") and attribute.t.data_type == _SINGLE:
+            attribute.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype(np.float16)))
+    if node.op_type == "ConstantOfShape" and not node.attribute:
+        node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(np.zeros(1, np.float16))))
