@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compress.artifact import Signature
-from compress.data.base import Array, Dataset
+from compress.data.base import Array, Batch, Dataset
 from compress.data.bind import bind
 from compress.runners.batching import filled, fixed_batch
 
@@ -21,10 +21,15 @@ def feeds(dataset: Dataset, signature: Signature, size: int, limit: int | None =
         size: Samples at once where the file leaves that open.
         limit: Samples at most.
     """
+    for batch in dataset.batches(fixed_batch(signature) or size, limit):
+        yield from pieces(batch, signature)
+
+
+def pieces(batch: Batch, signature: Signature) -> Iterator[dict[str, Array]]:
+    """Yield one batch's inputs by name: whole, or in pieces of the batch size that the file is fixed to."""
     fixed = fixed_batch(signature)
-    for batch in dataset.batches(fixed or size, limit):
-        inputs, rows = bind(batch, signature), batch.count * batch.views
-        if fixed is None:
-            yield inputs
-        else:
-            yield from filled(inputs, rows, fixed)
+    inputs = bind(batch, signature)
+    if fixed is None:
+        yield inputs
+    else:
+        yield from filled(inputs, batch.count * batch.views, fixed)

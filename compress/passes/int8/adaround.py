@@ -30,7 +30,9 @@ WORK = 1e11
 MEMORY = 256e6
 """Bytes of inputs kept at once; more layers than fit take another pass over the data."""
 STRETCH_LOW, STRETCH_HIGH = -0.1, 1.1
-REGULARIZATION = 0.01
+LEARNING_RATE = 5e-2
+REGULARIZATION = 30.0
+"""How strongly weights are pulled to one side, against the error in units of that of rounding to the nearest."""
 
 
 @dataclasses.dataclass
@@ -190,7 +192,7 @@ def _learn(task: _Task, weight: Array, seed: int) -> Array | None:
     nearest = torch.from_numpy(task.rows.as_matrix(task.kept.values.astype(np.float32)))
     top = 127.0 if float(nearest.abs().max()) > 64 else 64.0
     floor = torch.floor(float_weight / scale)
-    value = _optimize(learn, float_weight, scale, floor, top, task.iterations, seed)
+    value = _optimize(learn, float_weight, scale, floor, nearest, top, task.iterations, seed)
     learnt = torch.clamp(floor + value, -top, top)
 
     def error(levels: Any) -> float:
@@ -201,27 +203,30 @@ def _learn(task: _Task, weight: Array, seed: int) -> Array | None:
     return np.ascontiguousarray(task.rows.from_matrix(learnt.numpy(), weight.shape).astype(np.int8))
 
 
-def _optimize(learn: Any, weight: Any, scale: Any, floor: Any, top: float, iterations: int, seed: int) -> Any:
+def _optimize(
+    learn: Any, weight: Any, scale: Any, floor: Any, nearest: Any, top: float, iterations: int, seed: int
+) -> Any:
     """Return 0 or 1 for each weight: round down or up."""
     import torch
 
     rest = (weight / scale - floor).clamp(1e-3, 1 - 1e-3)
     start = (rest - STRETCH_LOW) / (STRETCH_HIGH - STRETCH_LOW)
     variable = torch.log(start / (1 - start)).requires_grad_()
-    optimizer = torch.optim.Adam([variable], lr=1e-2)
+    optimizer = torch.optim.Adam([variable], lr=LEARNING_RATE)
     chance = torch.Generator().manual_seed(seed)
-    target_power = torch.matmul(learn[:, :MINIBATCH], weight).square().mean().clamp_min(1e-12)
+    # Against the outputs' power an error of INT8 is so small that its gradients drown in what Adam adds to its divisor.
+    reference = torch.matmul(learn, weight - nearest * scale).square().mean().clamp_min(1e-30)
     for step in range(iterations):
         chosen = torch.randint(learn.shape[1], (min(MINIBATCH, learn.shape[1]),), generator=chance)
         soft = (torch.sigmoid(variable) * (STRETCH_HIGH - STRETCH_LOW) + STRETCH_LOW).clamp(0, 1)
         levels = (floor + soft).clamp(-top, top)
         inputs = learn[:, chosen]
-        loss = torch.matmul(inputs, weight - levels * scale).square().mean() / target_power
+        loss = torch.matmul(inputs, weight - levels * scale).square().mean() / reference
         done = step / iterations
         if done > 0.2:  # at first the error alone decides
             beta = 20 + (2 - 20) * (done - 0.2) / 0.8
             pull = (1 - (2 * soft - 1).abs().pow(beta)).mean()
-            loss = loss + REGULARIZATION * loss.detach() * 100 * pull
+            loss = loss + REGULARIZATION * pull
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -49,15 +49,21 @@ def bias_shifts(
 
 
 def _mean_output(node: onnx.NodeProto, weight: Array, mean: Array) -> Array | None:
-    """Return the mean output of a layer for the mean input; padding, which pulls borders to zero, is left out."""
+    """Return the mean output of a layer for the mean input; padding, which pulls borders to zero, is left out.
+
+    None for other layers, and where the mean is along another axis than the layer's inputs, as for a tensor that a
+    convolution and a MatMul both read.
+    """
     group = int(str(attributes(node).get("group", 1)))
     if node.op_type == "Conv":
+        if len(mean) != group * weight.shape[1]:
+            return None
         taps = weight.sum(axis=tuple(range(2, weight.ndim)))  # [out, in / group]
         inputs = mean.reshape(group, -1).repeat(len(taps) // group, axis=0)
         return np.asarray((taps * inputs).sum(axis=1))
-    if node.op_type == "Gemm":
-        return np.asarray(mean @ matrix(node, weight)) * float(str(attributes(node).get("alpha", 1.0)))
-    return np.asarray(mean @ weight) if node.op_type == "MatMul" and weight.ndim == 2 else None
+    if node.op_type not in ("Gemm", "MatMul") or weight.ndim != 2 or len(mean) != len(matrix(node, weight)):
+        return None
+    return np.asarray(mean @ matrix(node, weight)) * float(str(attributes(node).get("alpha", 1.0)))
 
 
 def add_biases(model: onnx.ModelProto, shifts: Mapping[str, Array]) -> int:

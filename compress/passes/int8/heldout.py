@@ -12,7 +12,7 @@ import onnx
 
 from compress.artifact import Signature
 from compress.data.base import Array, Dataset
-from compress.passes.feeds import feeds
+from compress.passes.feeds import pieces
 from compress.runners.batching import fixed_batch
 
 EVERY = 5
@@ -46,14 +46,17 @@ class Split:
 
     def fit(self) -> Iterator[dict[str, Array]]:
         """Yield the batches that ranges and corrections come from."""
-        return (inputs for number, inputs in enumerate(self._all()) if number not in self._held)
+        return self._part(held=False)
 
     def held(self) -> Iterator[dict[str, Array]]:
         """Yield the batches held out."""
-        return (inputs for number, inputs in enumerate(self._all()) if number in self._held)
+        return self._part(held=True)
 
-    def _all(self) -> Iterator[dict[str, Array]]:
-        return feeds(self._dataset, self._signature, self._size)
+    def _part(self, *, held: bool) -> Iterator[dict[str, Array]]:
+        for number, batch in enumerate(self._dataset.batches(self._size)):
+            if (number in self._held) == held:
+                # What a fixed batch size cuts up stays together: both texts of a pair belong to one sample.
+                yield from pieces(batch, self._signature)
 
 
 class HeldOut:

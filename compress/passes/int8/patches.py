@@ -92,7 +92,7 @@ class _Patches(Rows):
         reach = [(k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True)]
         sizes = [(s - r - 1) // t + 1 for s, r, t in zip(padded.shape[2:], reach, self.strides, strict=True)]
         places = len(values) * sizes[0] * sizes[1]
-        if places <= 0:
+        if min(places, *sizes) <= 0:
             return np.zeros((0, self.groups, self.taps), np.float32)
         chosen = chance.choice(places, min(count, places), replace=False)
         image, row, column = np.unravel_index(chosen, (len(values), *sizes))

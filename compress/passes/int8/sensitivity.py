@@ -102,7 +102,7 @@ class _Quantized:
 def fake_quantized(values: Array, axis: int | None, bits: int = 8) -> Array:
     """Return weights as symmetric INT8 keeps them, one scale a channel of ``axis``; None: one for all."""
     others = None if axis is None else tuple(i for i in range(values.ndim) if i != axis % values.ndim)
-    top = 2 ** (bits - 1) - 1
+    top = 64 if bits == 7 else 2 ** (bits - 1) - 1  # as onnxruntime's quantizer has it: -64 to 64 and -127 to 127
     scale = np.maximum(np.abs(values).max(axis=others, keepdims=True) / top, np.finfo(np.float32).tiny)
     return np.asarray(np.clip(np.round(values / scale), -top, top) * scale, np.float32)
 
