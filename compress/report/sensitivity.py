@@ -84,8 +84,8 @@ def sensitivity(results: Results, details: StageDetails) -> Sensitivity:
     missing = len(details.layers) - len(measured)
     unseen = f" {missing} of {len(details.layers)} layers were not measured alone." if missing else ""
     lead = (
-        f"Each layer alone quantized, on {details.sensitivity_samples:,} calibration samples: the lower the SQNR of the "
-        f"outputs, the more sensitive the layer.{unseen}"
+        f"Each layer alone quantized, on {details.sensitivity_samples:,} calibration samples: the lower the SQNR of "
+        f"the outputs, the more sensitive the layer.{unseen}"
     )
     return Sensitivity(bars, head, rows, lead)
 
