@@ -12,7 +12,7 @@ from compress.results import Entry, Profile, Results
 HEAD = ("Layers", "Before", "After", "Runs in", "Conversions beside it", "Change in all")
 TOTALS_HEAD = ("Operators", "Before", "After", "Change")
 SHOWN = 15
-"""Rows of a table; one more holds the rest."""
+"""Rows of a table where nothing else is asked; one more holds the rest."""
 
 _KINDS: tuple[tuple[profiles.Kind, str], ...] = (
     ("compute", "Compute"),
@@ -50,11 +50,16 @@ class Breakdown:
     absent: str = ""
 
 
-def breakdowns(results: Results) -> list[Breakdown]:
-    """Return where the time of each variant goes; nothing where no variant was profiled and none says why."""
+def breakdowns(results: Results, shown: int = SHOWN) -> list[Breakdown]:
+    """Return where the time of each variant goes; nothing where no variant was profiled and none says why.
+
+    Args:
+        results: What to read.
+        shown: Rows of a table; one more holds the rest.
+    """
     reference = lookup.plain(results)
     told = [e for e in results.variants if e.profile is not None or e.reasons.get("profile")]
-    return [_breakdown(results, e) for e in told if e is not reference or e.profile is None]
+    return [_breakdown(results, e, shown) for e in told if e is not reference or e.profile is None]
 
 
 def lead(results: Results) -> str:
@@ -70,7 +75,7 @@ def lead(results: Results) -> str:
     )
 
 
-def _breakdown(results: Results, entry: Entry) -> Breakdown:
+def _breakdown(results: Results, entry: Entry, shown: int) -> Breakdown:
     name = clean(entry.name)
     if entry.profile is None:
         return Breakdown(name, absent=lookup.missing(entry, "profile"))
@@ -79,8 +84,8 @@ def _breakdown(results: Results, entry: Entry) -> Breakdown:
         return Breakdown(name, absent=f"not compared — {_obstacle(results, entry.profile)}")
     rows = profiles.rows(*pair)
     largest = max((r.after.all_ms for r in rows), default=0.0) or 1.0
-    lines = [_line(r, largest) for r in rows[:SHOWN]]
-    if rest := rows[SHOWN:]:
+    lines = [_line(r, largest) for r in rows[:shown]]
+    if rest := rows[shown:]:
         lines.append(_rest(rest))
     return Breakdown(name, tuple(lines), _totals(*pair))
 

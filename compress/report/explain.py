@@ -187,6 +187,7 @@ def lost_time(before: Profile, after: Profile) -> str:
     named = [(loss, words) for loss, words in losses[:_NAMED_LOSSES] if loss >= _LEAST_LOSS * lost]
     if more > 0 and more >= _LEAST_LOSS * lost:
         named.append((more, conversions))
+    named.sort(key=lambda pair: -pair[0])
     if not named:
         return ""
     start = "Most of the lost time" if 2 * sum(loss for loss, _ in named) > lost else "The largest losses of time"
