@@ -103,9 +103,8 @@ def _view(results: Results) -> dict[str, Any]:
         "float_reference": lookup.float_reference(results),
         "rows": [_row(results, e, batch) for e in lookup.entries(results)],
         "batches": _batches(results),
-        "best": numbers.clean(results.best or ""),
         "spent_lead": breakdown.lead(results),
-        "spent": breakdown.breakdowns(results),
+        "spent": _spent(results),
         "spent_head": breakdown.HEAD,
         "spent_totals_head": breakdown.TOTALS_HEAD,
         "lineages": _lineages(results),
@@ -220,6 +219,15 @@ def _lineages(results: Results) -> list[dict[str, Any]]:
         }
         for entry, rows in found
     ]
+
+
+def _spent(results: Results) -> list[tuple[breakdown.Breakdown, bool]]:
+    """Return where the time of each variant goes, and whether its table of layers is unfolded: the best one's is."""
+    found = breakdown.breakdowns(results)
+    shown = [b.name for b in found if not b.absent]
+    best = numbers.clean(results.best or "")
+    unfolded = best if best in shown else next(iter(shown), "")
+    return [(b, b.name == unfolded) for b in found]
 
 
 def _choices(results: Results) -> list[dict[str, Any]]:

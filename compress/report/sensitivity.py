@@ -114,7 +114,13 @@ def figure(shown: Sensitivity) -> dict[str, Any]:
         legend={"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
         showlegend=True,
         hovermode="closest",
-        xaxis={"title": {"text": "Layer, in the order of the graph"}, "automargin": True, "zeroline": False, **ticks},
+        xaxis={
+            "title": {"text": "Layer, in the order of the graph"},
+            "automargin": True,
+            "zeroline": False,
+            "showgrid": False,
+            **ticks,
+        },
         yaxis={"title": {"text": "SQNR (dB)"}, "automargin": True, "zeroline": False, "range": [low, high]},
     )
     data: dict[str, Any] = figure.to_plotly_json()
