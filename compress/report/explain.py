@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from typing import Literal
 
-from compress.report import lookup
-from compress.report.numbers import change, clean, decibels, fixed, noise_share, percent, sig, span, times
-from compress.results import Entry, Fidelity, Metric, Ratio, Results, StageResult
+from compress.report import lookup, profiles
+from compress.report.numbers import (
+    change,
+    clean,
+    decibels,
+    fixed,
+    milliseconds,
+    noise_share,
+    percent,
+    sig,
+    span,
+    times,
+)
+from compress.results import Entry, Fidelity, Metric, Profile, Ratio, Results, StageResult
 from compress.runners.targets import TARGETS
 
 Tone = Literal["good", "warn", "bad"]
+
+_NAMED_LOSSES = 3
+"""Slower operators that are named; one of less than the share ``_LEAST_LOSS`` of the lost time isn't."""
+_LEAST_LOSS = 0.05
+_KINDS: dict[profiles.Kind, str] = {"compute": "compute", "conversion": "conversions", "other": "other operators"}
 
 
 def headline(results: Results) -> tuple[Tone, str]:
@@ -153,10 +169,35 @@ def why(results: Results, entry: Entry) -> list[str]:
         lines.append(f"It is slower than {than}.")
     elif ratio.low <= 1:
         lines.append(f"Its speed cannot be told from that of {than}: the interval includes 1.")
+    pair = lookup.profiles(results, entry)
+    if pair is not None and ratio.low <= 1:
+        lines += filter(None, (lost_time(*pair),))
     meaning = next((m for p, m in _meanings(entry.target) if entry.precision.startswith(p)), None)
     if meaning and ratio.low <= 1:
         lines.append(f"{entry.precision} on {clean(entry.target)} is {meaning}.")
     return lines
+
+
+def lost_time(before: Profile, after: Profile) -> str:
+    """Name the operators that became slower, and the conversions where they take longer; empty where nothing did."""
+    losses = [(loss, _slower(row)) for row, loss in profiles.slower(profiles.rows(before, after))]
+    more = profiles.spent(after, "conversion") - profiles.spent(before, "conversion")
+    conversions = _conversions(before, after) if more > 0 else ""
+    lost = sum(loss for loss, _ in losses) + max(0.0, more)
+    named = [(loss, words) for loss, words in losses[:_NAMED_LOSSES] if loss >= _LEAST_LOSS * lost]
+    if more > 0 and more >= _LEAST_LOSS * lost:
+        named.append((more, conversions))
+    named.sort(key=lambda pair: -pair[0])
+    if not named:
+        return ""
+    start = "Most of the lost time" if 2 * sum(loss for loss, _ in named) > lost else "The largest losses of time"
+    return f"{start}: {_list([words for _, words in named])}."
+
+
+def spent_time(before: Profile, after: Profile) -> str:
+    """Say what computing, conversions and the rest take, before and after."""
+    parts = [f"{w} {_turn(profiles.spent(before, k), profiles.spent(after, k))}" for k, w in _KINDS.items()]
+    return f"{', '.join(parts)} (profiled, batch {after.batch})"
 
 
 def where(entry: Entry) -> str:
@@ -224,6 +265,29 @@ def _nothing(results: Results) -> str:
     if results.budget.met is False and not any(e.verdict.status == "pass" for e in results.variants):
         return "No variant keeps the budget."
     return "No variant is recommended."
+
+
+def _slower(row: profiles.Row) -> str:
+    if row.before.ops:
+        return f"{row.title} ({row.after.types}) {_turn(row.before.ms, row.after.ms)}"
+    if len(row.after.ops) > 1:
+        return f"{len(row.after.ops)} new {clean(row.after.ops[0].op)} {milliseconds(row.after.ms)}"
+    return f"{row.title} (new {row.after.types}) {milliseconds(row.after.ms)}"
+
+
+def _conversions(before: Profile, after: Profile) -> str:
+    (was, n_was), (now, n_now) = ((profiles.spent(p, "conversion"), profiles.count(p, "conversion"))
+                                  for p in (before, after))  # fmt: skip
+    takes = f"{n_now} conversion{'s that take' if n_now > 1 else ' that takes'} {milliseconds(now)}"
+    return f"{takes} (before: {n_was}, {milliseconds(was)})" if n_was else takes
+
+
+def _turn(before: float, after: float) -> str:
+    return f"{sig(before)} → {milliseconds(after)}"
+
+
+def _list(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])}, and {items[-1]}"
 
 
 def _meanings(target: str) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from compress.report import cells, chips, explain, lookup, numbers, plot, sections
+from compress.report import breakdown, cells, chips, corrections, explain, lookup, numbers, plot, sections, sensitivity
 from compress.results import Entry, Results
 
 _HERE = Path(__file__).parent
@@ -47,16 +47,23 @@ def render_html(results: Results) -> str:
     )
     environment.filters["glue"] = _glue
     tradeoff = plot.tradeoff(results)
-    drawn = bool(tradeoff.points)
+    choices = _choices(results)
+    figures = {c["id"]: sensitivity.figure(c["sensitivity"]) for c in choices if c["sensitivity"].bars}
+    if tradeoff.points:
+        figures["plot"] = plot.figure(tradeoff)
     # HTML parsers turn CR LF into LF; the hash must be that of what they see.
-    scripts = [s.replace("\r\n", "\n") for s in (get_plotlyjs(), _SCRIPT.read_text(encoding="utf-8"))] if drawn else []
+    scripts = (
+        [s.replace("\r\n", "\n") for s in (get_plotlyjs(), _SCRIPT.read_text(encoding="utf-8"))] if figures else []
+    )
     return environment.get_template("report.html.j2").render(
         css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),  # noqa: S704 our own file
         scripts=[Markup(s) for s in scripts],  # noqa: S704 Plotly's and our own file
         policy=_policy(scripts),
-        figure=plot.figure(tradeoff) if drawn else None,
+        figures=figures,
         tradeoff=tradeoff,
         roles=plot.ROLES,
+        choices=choices,
+        tried_head=corrections.HEAD,
         **_view(results),
     )
 
@@ -96,6 +103,10 @@ def _view(results: Results) -> dict[str, Any]:
         "float_reference": lookup.float_reference(results),
         "rows": [_row(results, e, batch) for e in lookup.entries(results)],
         "batches": _batches(results),
+        "spent_lead": breakdown.lead(results),
+        "spent": _spent(results),
+        "spent_head": breakdown.HEAD,
+        "spent_totals_head": breakdown.TOTALS_HEAD,
         "lineages": _lineages(results),
         "closeness": [(numbers.clean(e.name), *cells.closeness_row(e)) for e in results.variants],
         "facts": [(numbers.clean(e.name), sections.pairs(e.facts)) for e in lookup.entries(results)],
@@ -208,3 +219,29 @@ def _lineages(results: Results) -> list[dict[str, Any]]:
         }
         for entry, rows in found
     ]
+
+
+def _spent(results: Results) -> list[tuple[breakdown.Breakdown, bool]]:
+    """Return where the time of each variant goes, and whether its table of layers is unfolded: the best one's is."""
+    found = breakdown.breakdowns(results)
+    shown = [b.name for b in found if not b.absent]
+    best = numbers.clean(results.best or "")
+    unfolded = best if best in shown else next(iter(shown), "")
+    return [(b, b.name == unfolded) for b in found]
+
+
+def _choices(results: Results) -> list[dict[str, Any]]:
+    """Return what each low-precision stage tried and chose; ``id`` is that of its chart in the page."""
+    found = []
+    for number, (name, stage) in enumerate(lookup.detailed(results), 1):
+        if stage.details is not None:
+            found.append(
+                {
+                    "id": f"sensitivity-{number}",
+                    "name": name,
+                    "tried": corrections.rows(stage.details),
+                    "said": corrections.choices(stage.details),
+                    "sensitivity": sensitivity.sensitivity(results, stage.details),
+                }
+            )
+    return found

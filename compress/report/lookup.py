@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from compress.report.numbers import clean
-from compress.results import Entry, Metric, Ratio, Results
+from compress.results import Entry, Metric, Profile, Ratio, Results, StageResult
 
 _RUNTIMES = {
     "onnx": "ONNX Runtime",
@@ -112,6 +112,29 @@ def metric_title(metric: Metric) -> str:
     """Return a metric's name for the start of a sentence or the head of a column."""
     name = metric_name(metric)
     return name[:1].upper() + name[1:]
+
+
+def profiles(results: Results, entry: Entry) -> tuple[Profile, Profile] | None:
+    """Return the profiles of the float reference and of a variant; None where they cannot be compared."""
+    reference = plain(results)
+    if reference is None or entry is reference or reference.profile is None or entry.profile is None:
+        return None
+    return (reference.profile, entry.profile) if reference.profile.batch == entry.profile.batch else None
+
+
+def detailed(results: Results) -> list[tuple[str, StageResult]]:
+    """Return the stages that hold details, each with what to call it: the variant, and the stage where it has several.
+
+    A variant that goes on from another's stage holds the same details; they are given once, with the first.
+    """
+    found: list[tuple[str, StageResult]] = []
+    for entry in results.variants:
+        stages = [s for s in entry.stages if s.details is not None]
+        for stage in stages:
+            if all(stage.details != s.details for _, s in found):
+                name = clean(entry.name) if len(stages) == 1 else f"{clean(entry.name)}, {clean(stage.stage)}"
+                found.append((name, stage))
+    return found
 
 
 def any_metric(results: Results) -> Metric | None:

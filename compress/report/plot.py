@@ -132,8 +132,8 @@ def figure(plot: Tradeoff) -> dict[str, Any]:
         margin={"l": 64, "r": 20, "t": 12, "b": 56},
         legend={"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
         hovermode="closest",
-        xaxis={"title": {"text": _markup(plot.x_title)}, "ticksuffix": "×", "automargin": True, "zeroline": False},
-        yaxis={"title": {"text": _markup(plot.y_title)}, "automargin": True, "zeroline": False},
+        xaxis={"title": {"text": markup(plot.x_title)}, "ticksuffix": "×", "automargin": True, "zeroline": False},
+        yaxis={"title": {"text": markup(plot.y_title)}, "automargin": True, "zeroline": False},
         yaxis_autorange=True if plot.higher_is_better else "reversed",
     )
     data: dict[str, Any] = figure.to_plotly_json()
@@ -151,10 +151,10 @@ def _trace(go: Any, title: str, role: Role, symbol: str, chosen: Sequence[tuple[
         y=[p.quality.value for p in points],
         error_x=_bars([p.speed for p in points]),
         error_y=_bars([p.quality for p in points]),
-        text=[f"<b>{_markup(_short(p.name))}</b>" for p in points],
+        text=[f"<b>{markup(_short(p.name))}</b>" for p in points],
         textposition=[corner for _, corner in chosen],
         cliponaxis=False,
-        hovertext=[f"<b>{_markup(p.name)}</b><br>{_markup(p.speed_text)}<br>{_markup(p.quality_text)}" for p in points],
+        hovertext=[f"<b>{markup(p.name)}</b><br>{markup(p.speed_text)}<br>{markup(p.quality_text)}" for p in points],
         hovertemplate="%{hovertext}<extra></extra>",
         marker={"symbol": symbol, "size": _SIZES[symbol], "line": {"width": 1}},
     )
@@ -283,6 +283,6 @@ def _short(name: str) -> str:
     return name if len(name) <= 28 else f"{name[:27]}…"
 
 
-def _markup(text: str) -> str:
+def markup(text: str) -> str:
     """Escape text for Plotly, which reads a small HTML of its own."""
     return html.escape(text, quote=False)

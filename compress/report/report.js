@@ -1,9 +1,7 @@
-// Draws the tradeoff plot in the colors of the page, and again when the theme changes.
+// Draws the plots in the colors of the page, and again when the theme changes.
 (function () {
   "use strict";
-  const box = document.getElementById("plot");
-  const table = document.getElementById("plot-table");
-  const figure = JSON.parse(document.getElementById("plot-data").textContent);
+  const figures = JSON.parse(document.getElementById("plot-data").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 760px)");
 
@@ -11,18 +9,19 @@
     return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   }
 
-  function draw() {
+  function paint(trace) {
+    const own = color(trace.meta.role);
+    Object.assign(trace.marker, { color: own });
+    trace.marker.line.color = color("card");
+    for (const bars of [trace.error_x, trace.error_y]) if (bars) bars.color = own;
+    trace.textfont = { color: color("text"), size: narrow.matches ? 11 : 13 };
+  }
+
+  function draw(box, figure) {
     const { data, layout } = JSON.parse(JSON.stringify(figure));
     const text = color("text"), muted = color("muted"), line = color("line");
-    for (const trace of data) {
-      const own = color(trace.meta.role);
-      Object.assign(trace.marker, { color: own });
-      trace.marker.line.color = color("card");
-      trace.error_x.color = own;
-      trace.error_y.color = own;
-      trace.textfont = { color: text, size: narrow.matches ? 11 : 13 };
-    }
-    for (const shape of layout.shapes) shape.line.color = color(shape.name);
+    data.forEach(paint);
+    for (const shape of layout.shapes || []) shape.line.color = color(shape.name);
     for (const note of layout.annotations || []) note.font.color = color("fail");
     for (const axis of [layout.xaxis, layout.yaxis]) {
       Object.assign(axis, { gridcolor: line, linecolor: line, color: muted });
@@ -40,10 +39,14 @@
     return Plotly.react(box, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
   }
 
-  box.hidden = false;
-  draw().then(function () {
-    table.open = false;
-    dark.addEventListener("change", draw);
-    narrow.addEventListener("change", draw);
-  });
+  for (const [id, figure] of Object.entries(figures)) {
+    const box = document.getElementById(id), table = document.getElementById(id + "-table");
+    const again = function () { return draw(box, figure); };
+    box.hidden = false;
+    again().then(function () {
+      table.open = false;
+      dark.addEventListener("change", again);
+      narrow.addEventListener("change", again);
+    });
+  }
 })();

@@ -10,13 +10,26 @@ from types import ModuleType
 import pytest
 
 
-@pytest.fixture(scope="session")
-def samples() -> ModuleType:
-    """The module sample_results.py beside this file."""
-    spec = importlib.util.spec_from_file_location("sample_results", Path(__file__).with_name("sample_results.py"))
+def _load(name: str) -> ModuleType:
+    """Load a module beside this file; it can be imported by its name from then on."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def profiles() -> ModuleType:
+    """The module sample_profiles.py beside this file."""
+    return _load("sample_profiles")
+
+
+@pytest.fixture(scope="session")
+def samples(profiles: ModuleType) -> ModuleType:
+    """The module sample_results.py beside this file."""
+    assert profiles.__name__ in sys.modules
+    _load("sample_parts")
+    return _load("sample_results")

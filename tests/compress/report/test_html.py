@@ -138,7 +138,7 @@ def test_text_of_users_stays_text(samples: ModuleType) -> None:
     assert "a" not in page.tags
     assert "<script>alert('ü')</script>|`x` \ufffd[31m*a*_b_ [c](http://evil.example/) @team" in page.words
     assert "x" * 120 in page.words
-    assert any("x" * 10 in str(t["hovertext"]) for t in json.loads(page.data)["data"])
+    assert any("x" * 10 in str(t["hovertext"]) for t in json.loads(page.data)["plot"]["data"])
 
 
 def test_a_run_in_which_nothing_worked_has_a_report(samples: ModuleType) -> None:
@@ -181,5 +181,5 @@ def test_the_plot_is_drawn_without_a_network(labelled: tuple[Results, str], tmp_
 def test_without_scripts_the_plot_is_a_table(labelled: tuple[Results, str]) -> None:
     text = labelled[1]
     assert '<details id="plot-table" open>' in text
-    assert re.search(r'<div id="plot" role="img" aria-label="[^"]*int8 \(best\): 2\.94×[^"]*" hidden>', text)
+    assert re.search(r'<div id="plot" class="plot" role="img" aria-label="[^"]*int8 \(best\): 2\.94×[^"]*" hidden>', text)
     assert "<noscript>" in text
