@@ -81,7 +81,11 @@ def test_scales_of_resize_stay_float():
 def test_cast_and_constants_become_half():
     node = helper.make_node
     model = model_of(
-        [node("Shape", ["x"], ["s"], "s"), node("Cast", ["s"], ["c"], "cast", to=1), node("Mul", ["c", "two"], ["y"], "m")],
+        [
+            node("Shape", ["x"], ["s"], "s"),
+            node("Cast", ["s"], ["c"], "cast", to=1),
+            node("Mul", ["c", "two"], ["y"], "m"),
+        ],
         {"two": np.float32(2)},
     )  # fmt: skip
     converted = convert(model, half_slots(model, element_types(model)), (), low_io=False)
@@ -94,7 +98,10 @@ def test_a_body_of_its_own_reads_what_it_read_before():
     body = helper.make_graph([node("Neg", ["h"], ["o"], "neg")], "then", [], [value("o", TensorProto.FLOAT, None)])
     other = helper.make_graph([node("Abs", ["h"], ["o2"], "abs")], "else", [], [value("o2", TensorProto.FLOAT, None)])
     model = model_of(
-        [node("Mul", ["x", "two"], ["h"], "mul"), node("If", ["yes"], ["y"], "if", then_branch=body, else_branch=other)],
+        [
+            node("Mul", ["x", "two"], ["h"], "mul"),
+            node("If", ["yes"], ["y"], "if", then_branch=body, else_branch=other),
+        ],
         {"two": np.float32(2), "yes": np.array(True)},
     )  # fmt: skip
     slots = half_slots(model, element_types(model))

@@ -116,7 +116,8 @@ def test_why_a_slow_variant_is_slow(samples: ModuleType) -> None:
     results = samples.labelled()
     why = explain.why(results, results.variants[1])
     assert why[1] == "It is slower than FP32 on ONNX Runtime."
-    assert why[2].startswith("fp16 on ort-cpu is storage only")
+    assert why[2].startswith("Most of the lost time: 19 conversions that take")
+    assert why[3].startswith("fp16 on ort-cpu is storage only")
 
 
 def test_where_the_difference_arose(samples: ModuleType) -> None:
