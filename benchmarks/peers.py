@@ -15,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,7 @@ def machine() -> str:
 
 def tell(text: str) -> None:
     """Say on the standard error what is being done."""
-    print(text, file=sys.stderr, flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def _last(text: str) -> str:
