@@ -118,7 +118,10 @@ def main() -> int:
             work = Path(folder) / name
             work.mkdir()
             try:
-                settings = {**MODELS[name](options.data, Path(folder), options.quick), **_sizes(options.quick)}
+                settings = {
+                    **MODELS[name](options.data.resolve(), Path(folder), options.quick),
+                    **_sizes(options.quick),
+                }
                 rows += measure_model(name, settings, targets, limits, options, work)
             except (CompressError, OSError) as error:
                 rows += [Row(name, FLOAT, failure=str(error))]

@@ -15,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,11 +26,16 @@ import yaml
 
 import compress
 from compress.artifact import Artifact, ModelSource
+from compress.data.open import open_dataset
 from compress.errors import CompressError
 from compress.load.loader import open_source
 from compress.progress import Quiet
 from compress.report import read_results
 from compress.results import Entry, Results
+from compress.runners.base import RunOptions
+from compress.runners.targets import TARGETS
+from compress.runners.verify import make_verifier
+from compress.stage import Context, Stage
 
 TIMEOUT = 3600.0
 """Seconds that a peer may take for one file."""
@@ -132,6 +138,22 @@ def save_samples(feeds: Iterable[Mapping[str, Any]], path: Path) -> Path:
     """Keep calibration inputs for peers: one entry `NUMBER/INPUT` an array."""
     np.savez(path, **{f"{n}/{name}": array for n, inputs in enumerate(feeds) for name, array in inputs.items()})
     return path
+
+
+def run_stage(
+    stage: Stage, artifact: Artifact, target: str, work: Path, threads: int, calibration: Path | None = None
+) -> Artifact:
+    """Run one stage of ours in a folder of its own, checked as in a run."""
+    folder = Path(tempfile.mkdtemp(dir=work))
+    context = Context(
+        target=TARGETS[target],
+        work=folder,
+        progress=Lines(),
+        verify=make_verifier(RunOptions(threads), folder, None, 0, Quiet()),
+        calibration=open_dataset(str(calibration), None, workers=0) if calibration is not None else None,
+        threads=threads,
+    )
+    return stage.run(artifact, context)
 
 
 def make(peer: Peer, python: Path | None, source: Path, samples: Path, work: Path) -> Artifact:
