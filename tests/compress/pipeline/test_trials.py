@@ -21,7 +21,7 @@ from compress.progress import Quiet
 from compress.recipe import Recipe
 from compress.runners.base import RunOptions
 from compress.runners.onnx_file import read_signature
-from compress.runners.table import runner_class
+from compress.runners.table import open_runner
 from compress.runners.targets import TARGETS
 from compress.stage import Context
 from evaluators.harness import Timings
@@ -62,7 +62,7 @@ class _Process:
 
     def __init__(self, artifact, options, log=None):
         self.artifact = artifact
-        self._runner = runner_class(artifact)(artifact, options)
+        self._runner = open_runner(artifact, options)
         self.signature = self._runner.signature
 
     def __enter__(self):
@@ -89,9 +89,11 @@ def made(small_model, images, tmp_path, monkeypatch):
     """Make trials; ``metric`` and whether labels may be used decide how drops are measured."""
     monkeypatch.setattr(trials, "RunnerProcess", _Process)
 
-    def make(*, target="ort-cpu", metric="top1", labelled=True, selection=True, judged_on=256, batches=(1, 4)):
+    def make(
+        *, target="ort-cpu", metric="top1", labelled=True, selection=True, judged_on=256, batches=(1, 4), data=images
+    ):
         artifact = Artifact(Form.ONNX, small_model, read_signature(small_model), sha256_of(small_model))
-        bound = Bound(images, artifact.signature)
+        bound = Bound(data, artifact.signature)
         (tmp_path / "work").mkdir(exist_ok=True)
         context = Context(TARGETS[target], tmp_path / "work", Quiet(), lambda child, parent: None)
         return TargetTrials(
@@ -101,7 +103,7 @@ def made(small_model, images, tmp_path, monkeypatch):
             batches,
             TimingInputs(bound),
             Selected(bound, labelled, "64 samples of images") if selection else None,
-            metric_for(metric) if metric else None,
+            metric_for(metric, "unknown"),
             artifact,
             judged_on,
         )
@@ -153,19 +155,16 @@ def test_without_an_evaluation_the_scatter_is_that_of_the_samples_themselves(mad
     assert made(judged_on=None).drop(shifted).scatter == pytest.approx(2 * made().drop(shifted).scatter)
 
 
-def test_other_metrics_are_scored_by_the_labels(made, shifted, images):
-    tried = made(metric="f1")
+def test_other_metrics_are_scored_by_the_labels(made, shifted, small_model, images):
+    ours = _outputs(small_model, images)
+    labels = ours + np.random.default_rng(0).normal(0, 0.5, ours.shape)
+    tried = made(metric="mse", data=dataclasses.replace(images, labels=labels.astype(np.float32)))
     found = tried.drop(shifted)
-    guessed = _outputs(shifted, images).argmax(1)
-    scores = []
-    for label in np.unique(images.labels):
-        right = ((guessed == label) & (images.labels == label)).sum()
-        scores.append(2 * right / ((guessed == label).sum() + (images.labels == label).sum()))
-    # Every label is the float model's own decision, so its score is 100.
-    assert found.value == pytest.approx(100 * (1 - np.mean(scores)), rel=1e-4)
-    assert found.error > 0
+    more = np.square(_outputs(shifted, images) - labels).mean(1) - np.square(ours - labels).mean(1)
+    assert found.value == pytest.approx(more.mean(), rel=1e-4)  # lower is better: what is added is lost
+    assert found.error == pytest.approx(more.std() / 8, rel=0.15)  # from a bootstrap
     assert found.scatter == pytest.approx(found.error * np.sqrt(64 / 256))
-    assert found.what.endswith("of f1")
+    assert (found.samples, found.what) == (64, "label units² of mse")
     assert tried.drop(shifted) == found
 
 
@@ -228,7 +227,7 @@ def test_what_decides_the_outcome_is_in_the_key(made):
     key = made().key()
     assert json.loads(json.dumps(key)) == key
     assert key[:4] == [["images-1", True], "top1", 256, [1, 4]]
-    others = [made(labelled=False), made(selection=False), made(judged_on=None), made(batches=(1,)), made(metric="f1")]
+    others = [made(labelled=False), made(selection=False), made(judged_on=None), made(batches=(1,)), made(metric="mse")]
     keys = [json.dumps(t.key()) for t in [made(), *others]]
     assert len(set(keys)) == len(keys)
     assert made().target == "ort-cpu"
