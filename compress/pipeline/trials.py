@@ -21,8 +21,9 @@ from compress.progress import Quiet
 from compress.recipe import Recipe
 from compress.results import Profile
 from compress.runners.base import RunOptions
-from compress.runners.onnx_file import read_signature
+from compress.runners.onnx_file import read_proto, read_signature
 from compress.runners.process import RunnerProcess
+from compress.runners.profile import renamed
 from compress.runners.timing import Timing
 from compress.stage import Context, Drop
 from evaluators.accuracy import evaluate, metric_result
@@ -99,7 +100,8 @@ class TargetTrials:
         """Return a profile a batch size; none where the target has no profiler."""
         with self._lowered(model) as artifact, RunnerProcess(artifact, self._options, self._log) as process:
             found = [process.profile(self._inputs(process.signature, batch), PROFILED) for batch in self._batches]
-        return [profile for profile in found if profile is not None]
+        names = _makers(model)
+        return [renamed(profile, names) for profile in found if profile is not None]
 
     def speed(self, base: Path, other: Path) -> float:
         """Return the geometric mean over batch sizes of how much faster ``other`` is."""
@@ -200,6 +202,13 @@ class TargetTrials:
                 quiet = dataclasses.replace(self._context, work=work, verify=_unverified, progress=Quiet())
                 artifact = exporter.run(artifact, quiet)
             yield artifact
+
+
+def _makers(model: Path) -> dict[str, str]:
+    """Return the node that makes each of a file's outputs: OpenVINO calls such nodes by what they make."""
+    graph = read_proto(model).graph
+    outputs = {o.name for o in graph.output}
+    return {name: node.name for node in graph.node for name in node.output if name in outputs}
 
 
 def _unverified(child: Artifact, parent: Artifact) -> Difference:

@@ -15,6 +15,7 @@ _COMPUTE = frozenset({"Convolution", "GroupConvolution", "Deconvolution", "Group
                       "MatMul", "ScaledDotProductAttention", "LSTMCell", "LSTMSequence", "GRUCell", "GRUSequence",
                       "RNNSeq", "RNNCell"})  # fmt: skip
 _CONVERSIONS = frozenset({"Reorder", "Convert", "FakeQuantize", "Quantize", "Dequantize"})
+_PAIR = ("QuantizeLinear", "DequantizeLinear")
 _PRECISIONS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16", "u8": "int8", "i8": "int8", "u4": "int4", "i4": "int4"}
 
 
@@ -49,18 +50,16 @@ def _executed(op: Any) -> Executed:
         return str(info[key].astype(str)) if key in info else ""
 
     layer = text("layerType")
-    kind: Kind = "compute" if layer in _COMPUTE else "conversion" if layer in _CONVERSIONS else "other"
     names = [n.removesuffix("/WithoutBiases") for n in text("originalLayersNames").split(",") if n]
+    # A Q/DQ pair that nothing takes up is compiled like any other arithmetic; the names that it was given tell.
+    converts = layer in _CONVERSIONS or (bool(names) and all(n.endswith(_PAIR) for n in names))
+    kind: Kind = "compute" if layer in _COMPUTE else "conversion" if converts else "other"
     return Executed(
         op.get_friendly_name(),
         layer,
         kind,
-        _precision(op, text("runtimePrecision"), layer),
+        _PRECISIONS.get(text("runtimePrecision"), text("runtimePrecision")),
         () if kind == "conversion" else tuple(dict.fromkeys(names)),
         tuple(f"{v.get_node().get_friendly_name()}:{v.get_index()}" for v in op.input_values()),
         tuple(f"{op.get_friendly_name()}:{v.get_index()}" for v in op.outputs()),
     )
-
-
-def _precision(op: Any, runtime: str, layer: str) -> str:
-    return _PRECISIONS.get(runtime, runtime)

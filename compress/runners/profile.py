@@ -64,8 +64,14 @@ def profile_of(executed: Sequence[Executed], times: Mapping[str, Sequence[float]
     return Profile(batch=batch, runs=runs, total_ms=sum(o.ms for o in ops), ops=ops)
 
 
+def renamed(profile: Profile, names: Mapping[str, str]) -> Profile:
+    """Return a profile with other names for some layers."""
+    ops = [op.model_copy(update={"layers": [names.get(n, n) for n in op.layers]}) for op in profile.ops]
+    return profile.model_copy(update={"ops": ops})
+
+
 def _neighbours(executed: Sequence[Executed]) -> dict[str, tuple[str, ...]]:
-    """Return the layers next to each conversion, through other conversions."""
+    """Return the layers next to each conversion, through others and through what the runtime put in itself."""
     maker = {tensor: op for op in executed for tensor in op.makes}
     readers: defaultdict[str, list[Executed]] = defaultdict(list)
     for op in executed:
@@ -90,7 +96,7 @@ def _neighbours(executed: Sequence[Executed]) -> dict[str, tuple[str, ...]]:
                 if next_one.name in seen:
                     continue
                 seen.add(next_one.name)
-                if next_one.kind == "conversion":
+                if next_one.kind == "conversion" or (next_one.kind == "other" and not next_one.layers):
                     pending += step(next_one)
                 else:
                     layers |= dict.fromkeys(next_one.layers)

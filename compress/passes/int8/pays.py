@@ -86,7 +86,9 @@ def layer_gains(
 ) -> dict[str, tuple[float, str]]:
     """Return, for each layer, the share of the float file's time that INT8 saves there, and how that comes about.
 
-    Conversions count with the layers next to them, in equal parts. Several profiles (batch sizes) are averaged.
+    Conversions count with the layers next to them, in equal parts, and so does what was fused of several layers;
+    whatever else went into an operator, as a Relu or a Q/DQ pair, has no part in it, since the two files differ in
+    that. Several profiles (batch sizes) are averaged.
 
     Args:
         layers: Names of layers.
@@ -96,7 +98,7 @@ def layer_gains(
     gains: defaultdict[str, float] = defaultdict(float)
     reasons: dict[str, str] = {}
     for old, new in zip(before, after, strict=True):
-        was, now, moved = _times(old)[0], *_times(new)
+        was, now, moved = _times(old, layers)[0], *_times(new, layers)
         total = max(old.total_ms, 1e-9)
         for name in layers:
             if name not in was or name not in now:
@@ -109,13 +111,15 @@ def layer_gains(
     return {name: (gain, reasons[name]) for name, gain in gains.items()}
 
 
-def _times(profile: Profile) -> tuple[dict[str, float], dict[str, float]]:
+def _times(profile: Profile, layers: Collection[str]) -> tuple[dict[str, float], dict[str, float]]:
     """Return milliseconds of work and of conversions by layer."""
+    wanted = set(layers)
     work: defaultdict[str, float] = defaultdict(float)
     moved: defaultdict[str, float] = defaultdict(float)
     for op in profile.ops:
-        for layer in op.layers:
-            (moved if op.kind == "conversion" else work)[layer] += op.ms / len(op.layers)
+        parts = [layer for layer in op.layers if layer in wanted]
+        for layer in parts:
+            (moved if op.kind == "conversion" else work)[layer] += op.ms / len(parts)
     return work, moved
 
 

@@ -178,6 +178,15 @@ def test_an_operator_fused_of_several_layers_counts_for_each_in_part():
     assert found["b"][0] == pytest.approx((2 - 0.5 - 2) / 4)
 
 
+def test_what_else_was_fused_into_a_layer_has_no_part_in_its_time():
+    """In float a convolution takes up its Relu, in INT8 a pair as well: halves and thirds could not be compared."""
+    before = [_profile(_op("a", "compute", ["a", "relu"], 6.0))]
+    after = [_profile(_op("q", "conversion", ["a", "relu"], 1.0), _op("a", "compute", ["a", "relu", "pair"], 6.0))]
+    found = layer_gains(["a"], before, after)
+    assert found["a"][0] == pytest.approx(-1 / 6)
+    assert found["a"][1].startswith("slower in INT8: 6.000 ms in float, 6.000 ms and 1.000 ms of conversions")
+
+
 def test_profiles_of_different_batch_sizes_are_refused():
     with pytest.raises(ValueError, match="shorter"):
         layer_gains(["a"], [_profile(), _profile()], [_profile()])

@@ -78,22 +78,24 @@ def _divergence(counts: list[float], first: int, last: int) -> float:
     return sum(p / sum(reference) * math.log(p / sum(reference) * sum(floor) / q) for p, q in pairs if p > 0)
 
 
-@pytest.mark.parametrize("zeros", [0, 1_000_000])
+@pytest.mark.parametrize("zeros", [0, 1000, 1_000_000])
 def test_entropy_takes_the_range_of_least_divergence(zeros):
     """What a ReLU cuts off, however much it is, changes nothing."""
     rng = np.random.default_rng(0)
     histogram = Histogram()
-    histogram.add(np.concatenate([rng.exponential(1.0, 20_000), [20.0], np.zeros(zeros)]).astype(np.float32))
+    histogram.add(rng.exponential(1.0, 2000).astype(np.float32))
+    histogram.counts[BINS] += zeros
+    top = histogram.high
     counts = histogram.counts.astype(float).tolist()
     counts[BINS] = 0.0
     width = histogram.limit / BINS
     tried = {}
     # Every fourth of the shares that are tried: each takes a while without NumPy.
     for share in np.linspace(1.0, 0.28, 19):
-        tried[share] = _divergence(counts, BINS, BINS + math.ceil(20.0 * share / width))
+        tried[share] = _divergence(counts, BINS, BINS + math.ceil(top * share / width))
     low, high = choose_range(histogram, "entropy", symmetric=False, percentile=99.9)
     assert low == 0.0
-    assert high < 20.0
+    assert high < top
     found = _divergence(counts, BINS, BINS + math.ceil(high / width))
     assert found <= min(tried.values()) + 1e-12
     assert found < tried[1.0]

@@ -15,6 +15,8 @@ from compress.runners.targets import TARGETS
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.standard_normal((50, 6)).astype(np.float32)
+# Both ends of the range are among the samples held out, where a zero point that is off by one would cut one off.
+VALUES[21, 2], VALUES[47, 3] = -3.7, 4.1
 
 
 def _array(*shape):
@@ -116,12 +118,13 @@ def test_a_layer_that_rounding_hurts_more_has_the_larger_error(chain, network, j
     coarse = weights.get("w").copy()
     coarse[0, 0] = 200.0
     weights.put("w", coarse)
+    weights.put("v", weights.get("v") * (np.arange(10) > 0))  # what the large weight makes goes nowhere
     made = network(model, VALUES)
     per_tensor = dataclasses.replace(TARGETS["ort-cpu"].scheme, per_channel=False)
     other = dataclasses.replace(made, settings=dataclasses.replace(made.settings, scheme=per_tensor))
     held = judged(made.model)
     each, one = (sensitivities(n, held, 64, lambda n: None) for n in (made, other))
-    assert one["matmul_a"] > 2 * each["matmul_a"]
+    assert one["matmul_a"] > 100 * each["matmul_a"]
     assert one["gemm_y"] < 2 * each["gemm_y"]
 
 
