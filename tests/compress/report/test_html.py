@@ -181,5 +181,7 @@ def test_the_plot_is_drawn_without_a_network(labelled: tuple[Results, str], tmp_
 def test_without_scripts_the_plot_is_a_table(labelled: tuple[Results, str]) -> None:
     text = labelled[1]
     assert '<details id="plot-table" open>' in text
-    assert re.search(r'<div id="plot" class="plot" role="img" aria-label="[^"]*int8 \(best\): 2\.94×[^"]*" hidden>', text)
+    assert re.search(
+        r'<div id="plot" class="plot" role="img" aria-label="[^"]*int8 \(best\): 2\.94×[^"]*" hidden>', text
+    )
     assert "<noscript>" in text
