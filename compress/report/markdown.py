@@ -153,7 +153,7 @@ def _time(results: Results) -> str:
         if each.absent:
             parts.append(f"{name}: {escape(each.absent)}")
             continue
-        rows = [(line.name, *line.cells) for line in each.lines]
+        rows: list[tuple[str | cells.Cell, ...]] = [(line.name, *line.cells) for line in each.lines]
         parts += [name, _table(breakdown.TOTALS_HEAD, each.totals), _table(breakdown.HEAD, rows)]
     return "\n\n".join(filter(None, parts))
 
