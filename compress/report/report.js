@@ -29,8 +29,10 @@
     }
     if (narrow.matches) {
       layout.margin = { l: 52, r: 10, t: 8, b: 48 };
-      // Names of layers would cover each other; the places in the graph remain.
-      for (const key of ["tickvals", "ticktext", "tickangle"]) delete layout.xaxis[key];
+      // Names of many layers would cover each other; their places in the graph remain.
+      if ((layout.xaxis.ticktext || []).length > 8) {
+        for (const key of ["tickvals", "ticktext", "tickangle"]) delete layout.xaxis[key];
+      }
     }
     Object.assign(layout, {
       autosize: true,
