@@ -27,7 +27,7 @@ def choices(details: StageDetails) -> list[str]:
     left = [layer for layer in details.layers if sensitivity.in_float(layer)]
     if details.layers:
         # What stands behind the colon of a reason is that layer's own numbers.
-        reasons = Counter(clean(layer.reason).partition(": ")[0] or "no reason was recorded" for layer in left)
+        reasons = Counter(clean(layer.reason).partition(": ")[0] or "without a recorded reason" for layer in left)
         why = "; ".join(f"{number:,} {reason}" for reason, number in reasons.most_common())
         what = f"{len(left):,} of {len(details.layers):,} layers stayed in float"
         lines.append(f"{what}: {why}." if left else f"{what}.")

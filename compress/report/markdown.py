@@ -6,12 +6,14 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from compress.report import cells, chips, explain, lookup, numbers, sections
+from compress.report import breakdown, cells, chips, corrections, explain, lookup, numbers, sections, sensitivity
 from compress.results import Entry, Results
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 _MENTION = re.compile(r"@(?=\w)")
 _SAME = "not measured — same reason"
+_ROWS = 8
+"""Rows of the tables of layers."""
 _TONES = {"good": "✅", "warn": "⚠️", "bad": "❌"}
 _STATUS = {
     "best": "★ best",
@@ -36,7 +38,9 @@ def render_markdown(results: Results) -> str:
         _variants(results),
         _why(results),
         _folded("Speed at each batch size", _batches(results)),
+        _folded("Where the time goes", _time(results)),
         _folded("Where the difference arose", _stages(results)),
+        _folded("What the low-precision passes chose", _choices(results)),
         _folded("Closeness to the baseline", _closeness(results)),
         _folded("What really ran", _facts(results)),
         _folded("How it was measured", _how(results)),
@@ -140,6 +144,30 @@ def _batches(results: Results) -> str:
     head = ("Batch", "Variant", "Median", "p90", "p99", "Throughput", f"Against {lookup.float_reference(results)}",
             "Against PyTorch")  # fmt: skip
     return _table(head, rows) if rows else ""
+
+
+def _time(results: Results) -> str:
+    parts = [escape(breakdown.lead(results))]
+    for each in breakdown.breakdowns(results, _ROWS):
+        name = f"**{escape(each.name)}**"
+        if each.absent:
+            parts.append(f"{name}: {escape(each.absent)}")
+            continue
+        rows: list[tuple[str | cells.Cell, ...]] = [(line.name, *line.cells) for line in each.lines]
+        parts += [name, _table(breakdown.TOTALS_HEAD, each.totals), _table(breakdown.HEAD, rows)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _choices(results: Results) -> str:
+    parts = []
+    for name, stage in lookup.detailed(results):
+        if stage.details is None:
+            continue
+        tried, shown = corrections.rows(stage.details), sensitivity.sensitivity(results, stage.details)
+        parts += [f"**{escape(name)}**", _bullets(corrections.choices(stage.details))]
+        parts.append(_table(corrections.HEAD, tried) if tried else "Corrections: none was tried.")
+        parts += [escape(shown.lead), _table(shown.head, shown.rows[:_ROWS]) if shown.rows else ""]
+    return "\n\n".join(filter(None, parts))
 
 
 def _stages(results: Results) -> str:

@@ -27,7 +27,13 @@
       Object.assign(axis, { gridcolor: line, linecolor: line, color: muted });
       axis.title.font = { size: narrow.matches ? 11 : 13, color: text };
     }
-    if (narrow.matches) layout.margin = { l: 52, r: 10, t: 8, b: 48 };
+    if (narrow.matches) {
+      layout.margin = { l: 52, r: 10, t: 8, b: 48 };
+      // Names of many layers would cover each other; their places in the graph remain.
+      if ((layout.xaxis.ticktext || []).length > 8) {
+        for (const key of ["tickvals", "ticktext", "tickangle"]) delete layout.xaxis[key];
+      }
+    }
     Object.assign(layout, {
       autosize: true,
       paper_bgcolor: "rgba(0,0,0,0)",

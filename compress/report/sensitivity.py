@@ -107,7 +107,7 @@ def figure(shown: Sensitivity) -> dict[str, Any]:
             figure.add_trace(_trace(go, title, role, pattern, bars))
     named = shown.bars if len(shown.bars) <= _TICKS else ()
     ticks = {"tickvals": [b.place for b in named], "ticktext": [markup(_tail(b.name)) for b in named],
-             "tickangle": -45} if named else {"rangemode": "tozero", "tickformat": "d"}  # fmt: skip
+             "tickangle": -45} if named else {"tickformat": "d"}  # fmt: skip
     figure.update_layout(
         bargap=0.25,
         margin={"l": 64, "r": 20, "t": 12, "b": 56},
@@ -119,6 +119,7 @@ def figure(shown: Sensitivity) -> dict[str, Any]:
             "automargin": True,
             "zeroline": False,
             "showgrid": False,
+            "range": [0.4, max((b.place for b in shown.bars), default=1) + 0.6],
             **ticks,
         },
         yaxis={"title": {"text": "SQNR (dB)"}, "automargin": True, "zeroline": False, "range": [low, high]},

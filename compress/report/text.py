@@ -42,7 +42,7 @@ def summary_table(results: Results) -> RenderableType:
     parts += [Text(f"Note: {explain.sentence(n)}", style="yellow") for n in results.notes]
     parts.append(_table(results))
     for entry in results.variants:
-        lines = explain.why(results, entry)
+        lines = [*explain.why(results, entry), *_time(results, entry)]
         if lines:
             parts.append(Text.assemble((f"{clean(entry.name)}: ", "bold"), " ".join(lines)))
     return Group(*parts)
@@ -73,7 +73,7 @@ def plain_summary(results: Results) -> list[str]:
         if len(unique) == 1 and "not measured" in values[1]:
             values = [values[0], f"not measured{unique[0]}"]
         lines.append(f"{clean(entry.name)} [{word}]: {'; '.join(values)}")
-        lines += [f"  {line}" for line in explain.why(results, entry)]
+        lines += [f"  {line}" for line in (*explain.why(results, entry), *_time(results, entry))]
     return [wrapped for line in lines for wrapped in _wrap(line)]
 
 
@@ -98,6 +98,14 @@ def plain_comparison(a: Entry, b: Entry, titles: tuple[str, str] | None = None, 
     lines = [f"A: {clean(left)}", f"B: {clean(right)}"]
     lines += [f"{r.what}: A {r.a}, B {r.b}; B against A: {r.change}" for r in compare_entries(a, b)]
     return [wrapped for line in (*lines, _caution(same_run=same_run)) for wrapped in _wrap(line)]
+
+
+def _time(results: Results, entry: Entry) -> list[str]:
+    """Return what kinds of operators take the time; nothing where the operators of a slower variant are named."""
+    pair, ratio = lookup.profiles(results, entry), lookup.runtime_ratio(entry)
+    if pair is None or ratio is None or ratio.low <= 1:
+        return []
+    return [f"Time: {explain.spent_time(*pair)}."]
 
 
 def _caution(*, same_run: bool) -> str:

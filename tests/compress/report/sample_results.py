@@ -260,3 +260,12 @@ def hostile() -> Results:
             "budget": full.budget.model_copy(update={"explanation": EVIL}),
         }
     )
+
+
+def with_layer(name: str) -> Results:
+    """The labelled run; ``name`` is the one layer that is profiled and was quantized alone in int8."""
+    full = labelled()
+    spent = sample_profiles.profile(sample_profiles.op(name, "compute", 0.5, "int8", (name,), "QLinearConv"))
+    details = StageDetails(layers=[Layer(name=name, op="Conv", precision="int8", sqnr_db=30.0)], sensitivity_samples=60)
+    stages = [s.model_copy(update={"details": details}) if s.details else s for s in full.variants[2].stages]
+    return change(full, "int8", profile=spent, stages=stages)

@@ -88,7 +88,8 @@ def test_only_the_two_scripts_may_run(labelled: tuple[Results, str]) -> None:
 def test_verdict_first_then_plot_then_table(labelled: tuple[Results, str]) -> None:
     words = Page(labelled[1]).words
     order = ["Ship int8: 2.94× faster than FP32 on ONNX Runtime (95 % interval 2.88–3.00)", "What speed costs",
-             "Speed at each batch size", "Where the difference arose", "What really ran", "How it was measured",
+             "Speed at each batch size", "Where the time goes", "Where the difference arose",
+             "What the low-precision passes chose", "What really ran", "How it was measured",
              "compress run --recipe recipe.yaml"]  # fmt: skip
     places = [words.index(o) for o in order]
     assert places == sorted(places)
@@ -106,6 +107,49 @@ def test_every_variant_and_number_is_there(labelled: tuple[Results, str]) -> Non
     )  # fmt: skip
     for said in expected:
         assert said in words, said
+
+
+def test_where_the_time_goes(labelled: tuple[Results, str]) -> None:
+    text = labelled[1]
+    words = Page(text).words
+    for said in ("One inference at batch 1, operator by operator", "Compute 1.45 ms (99 %) 0.387 ms (88 %) −1.06 ms",
+                 "/conv1/Conv 0.100 ms Conv 0.0263 ms QLinearConv int8 0.0110 ms QuantizeLinear before 0.0120 ms",
+                 "9 QLinearAdd none", "pruned-int8 not measured — the profiler wrote no file"):  # fmt: skip
+        assert said in words, said
+    section = text[text.index('id="time"') : text.index('id="difference"')]
+    assert [bool(opened) for opened in re.findall(r"<details( open)?>", section)] == [False, True]  # the best one's
+    assert section.count('<i style="width:') == 30  # the row of the rest has none
+
+
+def test_what_the_passes_chose(labelled: tuple[Results, str]) -> None:
+    text = labelled[1]
+    words = Page(text).words
+    for said in ("2 of 20 layers stayed in float: 1 put back into float", "3 combinations were evaluated.",
+                 "cross-layer equalization 3.32 → 3.02 % +0.82 dB ✓ kept 12",
+                 "/conv1/Conv Conv 31.0 dB fp32 put back into float", "Corrections: none was tried.",
+                 "Sensitivity: not measured — no layer was quantized alone."):  # fmt: skip
+        assert said in words, said
+    assert re.search(r'<div id="sensitivity-1" class="plot" role="img" aria-label="SQNR of the outputs by layer, '
+                     r'20 layers\. Lowest: /conv1/Conv: 31\.0 dB[^"]*" hidden>', text)  # fmt: skip
+    assert '<details id="sensitivity-1-table" open>' in text
+    assert 'id="sensitivity-2"' not in text
+    assert set(json.loads(Page(text).data)) == {"plot", "sensitivity-1"}
+
+
+def test_results_without_profiles_and_details_have_neither_section(samples: ModuleType) -> None:
+    results = samples.labelled()
+    for entry in results.variants:
+        stages = [s.model_copy(update={"details": None}) for s in entry.stages]
+        results = samples.change(results, entry.name, profile=None, reasons={}, stages=stages)
+    words = Page(render_html(results)).words
+    assert "Where the time goes" not in words
+    assert "What the low-precision passes chose" not in words
+
+
+def test_tables_scroll_in_a_box_of_their_own(labelled: tuple[Results, str]) -> None:
+    boxes = re.findall(r"<(\w+[^>]*)><table", labelled[1])
+    assert len(boxes) == labelled[1].count("<table ")
+    assert all(box.startswith('div class="scroll"') for box in boxes)
 
 
 def test_what_was_not_measured_says_why(labelled: tuple[Results, str]) -> None:
@@ -141,6 +185,16 @@ def test_text_of_users_stays_text(samples: ModuleType) -> None:
     assert any("x" * 10 in str(t["hovertext"]) for t in json.loads(page.data)["plot"]["data"])
 
 
+def test_a_layer_whose_name_is_a_script_stays_text(samples: ModuleType) -> None:
+    text = render_html(samples.with_layer("<script>alert(1)</script>"))
+    page = Page(text)
+    assert "<script>alert(1)" not in text
+    assert len(page.scripts) == 2
+    assert page.words.count("<script>alert(1)</script>") == 2  # where its time goes, and how sensitive it is
+    hover = json.loads(page.data)["sensitivity-1"]["data"][0]["hovertext"][0]
+    assert hover.startswith("<b>&lt;script&gt;alert(1)&lt;/script&gt;</b>")
+
+
 def test_a_run_in_which_nothing_worked_has_a_report(samples: ModuleType) -> None:
     results = samples.labelled()
     bare = results.baseline.model_copy(
@@ -174,7 +228,12 @@ def test_the_plot_is_drawn_without_a_network(labelled: tuple[Results, str], tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     page = done.stdout
     assert page.count('class="main-svg"') >= 1
+<<<<<<< HEAD
     assert len(re.findall(r'<path class="point"', page)) == 5  # bars are groups
+=======
+    assert len(re.findall(r'class="point"', page)) == 5 + 20  # entries of the trade-off, layers of the bar chart
+    assert not re.search(r'<details id="sensitivity-1-table" open', page)
+>>>>>>> report
     assert not re.search(r'<details id="plot-table" open', page)  # folded away once the plot is there
 
 

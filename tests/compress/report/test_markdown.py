@@ -37,6 +37,43 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(samples: ModuleType,
         assert "|  |" not in line
 
 
+def section(text: str, title: str) -> str:
+    return text.split(f"<details><summary>{title}</summary>\n\n")[1].split("\n\n</details>")[0]
+
+
+def test_where_the_time_goes(samples: ModuleType) -> None:
+    found = section(render_markdown(samples.labelled()), "Where the time goes")
+    assert found.startswith("One inference at batch 1, operator by operator: median of 20")
+    assert "| Compute | 1.45 ms (99 %) | 0.387 ms (88 %) | −1.06 ms |" in found
+    assert (
+        "| /conv1/Conv | **0.100 ms**<br>Conv | **0.0263 ms**<br>QLinearConv | **int8** | "
+        "**0.0110 ms**<br>QuantizeLinear<br>before 0.0120 ms | **−0.0747 ms** |"
+    ) in found
+    assert "| 14 more rows |" in found
+    assert found.count("| /") == 8 + 7  # of fp16; of int8, whose eighth is no layer's
+    assert found.endswith("**pruned-int8**: not measured — the profiler wrote no file")
+
+
+def test_what_the_passes_chose(samples: ModuleType) -> None:
+    found = section(render_markdown(samples.labelled()), "What the low-precision passes chose")
+    assert found.startswith("**int8**\n\n- 2 of 20 layers stayed in float: 1 put back into float")
+    assert "| cross-layer equalization | 3.32 → 3.02 % | +0.82 dB | ✓ kept | 12 |" in found
+    assert (
+        "| /conv1/Conv | Conv | 31.0 dB | **fp32**<br>put back into float to keep the drop within the limit |" in found
+    )
+    assert found.count("| /") == 8
+    assert found.endswith(
+        "**pruned-int8**\n\n- 0 of 20 layers stayed in float.\n\nCorrections: none was tried.\n\n"
+        "Sensitivity: not measured — no layer was quantized alone."
+    )
+
+
+def test_a_layer_whose_name_is_a_script_stays_text(samples: ModuleType) -> None:
+    text = render_markdown(samples.with_layer("<script>alert(1)</script>"))
+    assert "<script" not in text
+    assert text.count("| &lt;script&gt;alert(1)&lt;/script&gt; |") == 2
+
+
 def test_text_of_users_is_escaped(samples: ModuleType) -> None:
     text = render_markdown(samples.hostile())
     assert "<script" not in text

@@ -47,6 +47,16 @@ def test_plain_lines(samples: ModuleType) -> None:
     assert whole.count("2 outputs are NaN") == 2  # once for the values, once as the verdict's reason
 
 
+def test_time_is_said_in_one_sentence(samples: ModuleType) -> None:
+    whole = " ".join(line.strip() for line in text.plain_summary(samples.labelled()))
+    assert "Most of the lost time: 19 conversions that take 0.114 ms (before: 2, 0.0160 ms), and" in whole
+    # of int8, which is faster; the operators of fp16 are named already, and pruned-int8 has no profile
+    assert whole.count("Time: compute ") == 1
+    assert "Time: compute 1.45 → 0.387 ms, conversions 0.0160 → 0.0130 ms, other operators" in whole
+    table = " ".join(printed(text.summary_table(samples.labelled()), 100))
+    assert "Time: compute 1.45 → 0.387 ms" in table
+
+
 def test_comparison_of_two_entries(samples: ModuleType) -> None:
     results = samples.labelled()
     rows = {r.what: r for r in compare_entries(results.variants[0], results.variants[2])}
