@@ -228,12 +228,8 @@ def test_the_plot_is_drawn_without_a_network(labelled: tuple[Results, str], tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     page = done.stdout
     assert page.count('class="main-svg"') >= 1
-<<<<<<< HEAD
-    assert len(re.findall(r'<path class="point"', page)) == 5  # bars are groups
-=======
     assert len(re.findall(r'class="point"', page)) == 5 + 20  # entries of the trade-off, layers of the bar chart
     assert not re.search(r'<details id="sensitivity-1-table" open', page)
->>>>>>> report
     assert not re.search(r'<details id="plot-table" open', page)  # folded away once the plot is there
 
 
