@@ -116,10 +116,6 @@ def test_why_a_slow_variant_is_slow(samples: ModuleType) -> None:
     results = samples.labelled()
     why = explain.why(results, results.variants[1])
     assert why[1] == "It is slower than FP32 on ONNX Runtime."
-<<<<<<< HEAD
-    assert why[2].startswith("Most of the lost time: 19 conversions that take")
-    assert why[3].startswith("fp16 on ort-cpu is storage only")
-=======
     assert why[2] == (
         "Most of the lost time: 19 conversions that take 0.114 ms (before: 2, 0.0160 ms), and "
         "/layer1/layer1.0/conv1/Conv (Conv) 0.0973 → 0.147 ms."
@@ -162,7 +158,6 @@ def test_time_by_kind(profiles: ModuleType) -> None:
         "compute 1.45 → 0.387 ms, conversions 0.0160 → 0.0130 ms, other operators 0.00300 → 0.0410 ms "
         "(profiled, batch 1)"
     )
->>>>>>> report
 
 
 def test_where_the_difference_arose(samples: ModuleType) -> None:
