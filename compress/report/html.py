@@ -232,16 +232,13 @@ def _spent(results: Results) -> list[tuple[breakdown.Breakdown, bool]]:
 
 def _choices(results: Results) -> list[dict[str, Any]]:
     """Return what each low-precision stage tried and chose; ``id`` is that of its chart in the page."""
-    found = []
-    for number, (name, stage) in enumerate(lookup.detailed(results), 1):
-        if stage.details is not None:
-            found.append(
-                {
-                    "id": f"sensitivity-{number}",
-                    "name": name,
-                    "tried": corrections.rows(stage.details),
-                    "said": corrections.choices(stage.details),
-                    "sensitivity": sensitivity.sensitivity(results, stage.details),
-                }
-            )
-    return found
+    return [
+        {
+            "id": f"sensitivity-{number}",
+            "name": name,
+            "tried": corrections.rows(details),
+            "said": corrections.choices(details),
+            "sensitivity": sensitivity.sensitivity(results, details),
+        }
+        for number, (name, details) in enumerate(lookup.detailed(results), 1)
+    ]

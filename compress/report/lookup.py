@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from compress.report.numbers import clean
-from compress.results import Entry, Metric, Profile, Ratio, Results, StageResult
+from compress.results import Entry, Metric, Profile, Ratio, Results, StageDetails
 
 _RUNTIMES = {
     "onnx": "ONNX Runtime",
@@ -122,18 +122,18 @@ def profiles(results: Results, entry: Entry) -> tuple[Profile, Profile] | None:
     return (reference.profile, entry.profile) if reference.profile.batch == entry.profile.batch else None
 
 
-def detailed(results: Results) -> list[tuple[str, StageResult]]:
-    """Return the stages that hold details, each with what to call it: the variant, and the stage where it has several.
+def detailed(results: Results) -> list[tuple[str, StageDetails]]:
+    """Return the stages' details, each with what to call it: the variant, and the stage where it has several.
 
     A variant that goes on from another's stage holds the same details; they are given once, with the first.
     """
-    found: list[tuple[str, StageResult]] = []
+    found: list[tuple[str, StageDetails]] = []
     for entry in results.variants:
-        stages = [s for s in entry.stages if s.details is not None]
-        for stage in stages:
-            if all(stage.details != s.details for _, s in found):
-                name = clean(entry.name) if len(stages) == 1 else f"{clean(entry.name)}, {clean(stage.stage)}"
-                found.append((name, stage))
+        stages = [(s.stage, s.details) for s in entry.stages if s.details is not None]
+        for stage, details in stages:
+            if all(details != known for _, known in found):
+                name = clean(entry.name) if len(stages) == 1 else f"{clean(entry.name)}, {clean(stage)}"
+                found.append((name, details))
     return found
 
 

@@ -160,11 +160,9 @@ def _time(results: Results) -> str:
 
 def _choices(results: Results) -> str:
     parts = []
-    for name, stage in lookup.detailed(results):
-        if stage.details is None:
-            continue
-        tried, shown = corrections.rows(stage.details), sensitivity.sensitivity(results, stage.details)
-        parts += [f"**{escape(name)}**", _bullets(corrections.choices(stage.details))]
+    for name, details in lookup.detailed(results):
+        tried, shown = corrections.rows(details), sensitivity.sensitivity(results, details)
+        parts += [f"**{escape(name)}**", _bullets(corrections.choices(details))]
         parts.append(_table(corrections.HEAD, tried) if tried else "Corrections: none was tried.")
         parts += [escape(shown.lead), _table(shown.head, shown.rows[:_ROWS]) if shown.rows else ""]
     return "\n\n".join(filter(None, parts))
