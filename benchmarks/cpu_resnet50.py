@@ -25,62 +25,38 @@ import argparse
 import dataclasses
 import json
 import logging
-import platform
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peers
+from peers import Lines, machine, make, run_stage, save_samples
 
-from compress.artifact import Artifact, Form, ModelSource, Signature, sha256_of
+from compress.artifact import ModelSource
 from compress.data.open import open_dataset
 from compress.errors import CompressError
 from compress.load.loader import open_source
 from compress.load.probe import probe_inputs
+from compress.passes.feeds import feeds
 from compress.passes.int8.quantize import Int8
-from compress.progress import Quiet
 from compress.runners.base import RunOptions
-from compress.runners.onnx_file import read_signature
-from compress.runners.targets import TARGETS
-from compress.runners.verify import make_verifier
-from compress.stage import Context, Stage
 from evaluators.harness import Subject, Timings, measure
 from evaluators.statistics import latency, paired_ratio
 from exporters.onnx import OnnxExporter
 from exporters.openvino import OpenVinoExporter
 
 THREADS, BATCH, SEED = 2, 1, 0
-FLOAT, OURS_ORT, OURS_OPENVINO, NNCF = "onnxruntime FP32", "ours INT8, onnxruntime", "ours INT8, OpenVINO", "NNCF INT8"
+FLOAT, OURS_ORT, OURS_OPENVINO = "onnxruntime FP32", "ours INT8, onnxruntime", "ours INT8, OpenVINO"
+NNCF = peers.NNCF.name
 
 EXPECTED = {
     "resnet50": {OURS_OPENVINO: 3.2, OURS_ORT: 2.7},
     "mobilenet_v2": {OURS_OPENVINO: 2.5, OURS_ORT: 2.3},
 }
 """Model → row → least speed-up against onnxruntime FP32. Ours in OpenVINO must also be no slower than NNCF's."""
-
-NNCF_SCRIPT = """
-import sys
-import nncf
-import numpy as np
-import openvino
-
-source, images, output = sys.argv[1:]
-data = np.load(images)["x"]
-model = openvino.Core().read_model(source)
-quantized = nncf.quantize(model, nncf.Dataset([image[None] for image in data]))
-openvino.save_model(quantized, output, compress_to_fp16=False)
-"""
-
-
-class Lines(Quiet):
-    """Shows what a user must know."""
-
-    def warn(self, text: str) -> None:
-        """Print to the standard error."""
-        print(f"warning: {text}", file=sys.stderr)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,23 +111,10 @@ def make_files(model: str, work: Path, samples: int, nncf_python: Path | None) -
     images = work / "images.npz"
     np.savez(images, x=np.random.default_rng(SEED).standard_normal((samples, 3, 224, 224)).astype(np.float32))
     source, _ = open_source(ModelSource("", f"torchvision:{model}", ("1x3x224x224",), seed=SEED))
-
-    def stage(stage: Stage, artifact: Artifact, target: str) -> Artifact:
-        folder = Path(tempfile.mkdtemp(dir=work))
-        context = Context(
-            target=TARGETS[target],
-            work=folder,
-            progress=Lines(),
-            verify=make_verifier(RunOptions(THREADS), folder, None, SEED, Quiet()),
-            calibration=open_dataset(str(images), None, workers=0),
-            threads=THREADS,
-            seed=SEED,
-        )
-        return stage.run(artifact, context)
-
-    plain = stage(OnnxExporter(), source, "ort-cpu")
-    ours = stage(Int8(), plain, "ort-cpu")
-    lowered = stage(OpenVinoExporter(), stage(Int8(), plain, "openvino"), "openvino")
+    plain = run_stage(OnnxExporter(), source, "ort-cpu", work, THREADS, images)
+    ours = run_stage(Int8(), plain, "ort-cpu", work, THREADS, images)
+    for_openvino = run_stage(Int8(), plain, "openvino", work, THREADS, images)
+    lowered = run_stage(OpenVinoExporter(), for_openvino, "openvino", work, THREADS, images)
     subjects = [
         Subject("torch eager", source),
         Subject(FLOAT, plain),
@@ -159,54 +122,13 @@ def make_files(model: str, work: Path, samples: int, nncf_python: Path | None) -
         Subject(OURS_OPENVINO, lowered),
     ]
     missing: dict[str, str] = {}
-    peers: dict[str, Callable[[], Artifact]] = {
-        "onnxruntime's INT8": lambda: by_onnxruntime(plain.path, images, work / "onnxruntime.onnx"),
-        NNCF: lambda: by_nncf(plain.path, images, work / "nncf.xml", nncf_python, plain.signature),
-    }
-    for name, make in peers.items():
+    kept = save_samples(feeds(open_dataset(str(images), None, workers=0), plain.signature, 1), work / "samples.npz")
+    for peer, python in ((peers.ONNXRUNTIME, Path(sys.executable)), (peers.NNCF, nncf_python)):
         try:
-            subjects.append(Subject(name, make()))
+            subjects.append(Subject(peer.name, make(peer, python, plain.path, kept, work)))
         except CompressError as error:
-            missing[name] = str(error)
+            missing[peer.name] = str(error)
     return Made(tuple(subjects), missing)
-
-
-def by_onnxruntime(source: Path, images: Path, output: Path) -> Artifact:
-    """Quantize by onnxruntime's own defaults."""
-    from onnxruntime.quantization import CalibrationDataReader, quantize_static
-
-    name = read_signature(source).inputs[0].name
-
-    class Images(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._images: Iterator[Any] = iter(np.load(images)["x"])
-
-        def get_next(self) -> dict[str, Any] | None:
-            image = next(self._images, None)
-            return None if image is None else {name: image[None]}
-
-    quantize_static(source, output, Images())
-    return Artifact(Form.ONNX, output, read_signature(output), sha256_of(output))
-
-
-def by_nncf(source: Path, images: Path, output: Path, python: Path | None, signature: Signature) -> Artifact:
-    """Quantize by NNCF's own defaults, in its own environment.
-
-    Raises:
-        CompressError: It isn't there, or fails.
-    """
-    if python is None:
-        raise CompressError("not measured: --nncf-python names no environment with NNCF")
-    command = [str(python), "-c", NNCF_SCRIPT, str(source), str(images), str(output)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise CompressError(f"not measured: {python} cannot be run ({error.strerror})") from error
-    if done.returncode != 0 or not output.is_file():
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message")
-        raise CompressError(f"not measured: NNCF failed: {last}")
-    weights = output.with_suffix(".bin")
-    return Artifact(Form.OPENVINO, output, signature, sha256_of(output, weights), side_files=(weights,))
 
 
 def summarize(made: Made, timed: Mapping[str, Timings]) -> dict[str, Any]:
@@ -263,14 +185,6 @@ def judge(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         elif against["high"] < 1:
             problems.append(f"{model}: {OURS_OPENVINO} is slower than {NNCF} ({against['ratio']:.2f}×)")
     return problems
-
-
-def machine() -> str:
-    """Return the CPU as the runtime names it."""
-    import openvino
-
-    core = openvino.Core()
-    return f"{core.get_property('CPU', 'FULL_DEVICE_NAME')} ({platform.machine()})"
 
 
 if __name__ == "__main__":

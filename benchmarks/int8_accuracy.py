@@ -43,6 +43,7 @@ from peers import (
     finish,
     machine,
     make,
+    parse,
     parser_for,
     python_of,
     save_samples,
@@ -105,16 +106,12 @@ def main() -> int:
     """Run the benchmark; return the exit code."""
     parser = parser_for(__doc__, NNCF, MODELOPT)
     parser.add_argument("--data", type=Path, required=True, help="folder with the models and their data")
-    parser.add_argument("--models", help=f"of {','.join(MODELS)}, joined by commas; all where not given")
-    options = parser.parse_args()
+    options = parse(parser, list(MODELS), "ResNet-20")
     logging.disable(logging.WARNING)
-    names = options.models.split(",") if options.models else ["ResNet-20"] if options.quick else list(MODELS)
-    if unknown := [n for n in names if n not in MODELS]:
-        parser.error(f"no model is called {unknown[0]}; there are {', '.join(MODELS)}")
     targets, limits = (["ort-cpu"], [None]) if options.quick else (list(TARGETS), [None, LIMIT])
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="compress-bench-") as folder:
-        for name in names:
+        for name in options.models:
             work = Path(folder) / name
             work.mkdir()
             try:
@@ -127,7 +124,7 @@ def main() -> int:
                 rows += [Row(name, FLOAT, failure=str(error))]
     show(rows)
     labels, peers = [ours(t, limit) for t in targets for limit in limits], [p.name for p in peers_for(options)]
-    problems = [p for name in names for p in judge(name, [r for r in rows if r.model == name], peers, labels)]
+    problems = [p for name in options.models for p in judge(name, [r for r in rows if r.model == name], peers, labels)]
     return finish([dataclasses.asdict(r) | {"metric": _plain(r.metric)} for r in rows], problems, options.json)
 
 

@@ -41,6 +41,7 @@ from peers import (
     finish,
     machine,
     make,
+    parse,
     parser_for,
     python_of,
     run_stage,
@@ -55,6 +56,7 @@ from compress.errors import CompressError
 from compress.load.loader import open_source
 from compress.load.probe import probe_inputs
 from compress.passes.feeds import feeds
+from compress.pipeline.plan import computes_bf16
 from compress.runners.base import RunOptions
 from evaluators.contention import OtherWork, warning
 from evaluators.harness import Subject, Timings, measure
@@ -79,17 +81,13 @@ def main() -> int:
     """Run the benchmark; return the exit code."""
     parser = parser_for(__doc__, NNCF)
     parser.add_argument("--data", type=Path, help="taken and not used: random inputs are as fast as real ones")
-    parser.add_argument("--models", default="", help=f"of {','.join(MODELS)}, joined by commas; all where not given")
     parser.add_argument("--threads", type=int, default=available_threads(), help="threads; as many as there are CPUs")
-    options = parser.parse_args()
+    options = parse(parser, MODELS, "mobilenet_v2")
     logging.disable(logging.WARNING)
-    models = options.models.split(",") if options.models else ["mobilenet_v2"] if options.quick else list(MODELS)
-    if unknown := [m for m in models if m not in MODELS]:
-        parser.error(f"no model is called {unknown[0]}; there are {', '.join(MODELS)}")
     batches, rounds, samples = ((1,), 4, 8) if options.quick else ((1, 8), 12, 32)
     rows: list[dict[str, Any]] = []
     shares: list[float] = []
-    for model in models:
+    for model in options.models:
         with tempfile.TemporaryDirectory(prefix="compress-bench-") as folder:
             try:
                 subjects, missing = make_files(model, Path(folder), samples, batches, options)
@@ -113,7 +111,7 @@ def main() -> int:
     busy = warning(max(shares, default=0.0))
     show(rows, options.threads, busy)
     wanted = planned(quick=options.quick)
-    problems = [p for m in models for b in batches for p in judge(m, b, rows, wanted)]
+    problems = [p for m in options.models for b in batches for p in judge(m, b, rows, wanted)]
     return finish(rows, problems, options.json, threads=options.threads, rounds=rounds, contention=busy)
 
 
@@ -123,13 +121,6 @@ def planned(*, quick: bool) -> tuple[str, ...]:
         return (ORT, ONNXRUNTIME.name, OURS_ORT)
     bf16 = (OURS_BF16,) if computes_bf16() else ()
     return (ORT, OPENVINO, ONNXRUNTIME.name, NNCF.name, OURS_ORT, OURS_OPENVINO, *bf16)
-
-
-def computes_bf16() -> bool:
-    """Return whether OpenVINO says that this CPU computes in BF16."""
-    import openvino
-
-    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def make_files(

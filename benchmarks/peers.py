@@ -126,6 +126,16 @@ def parser_for(description: str | None, *peers: Peer) -> argparse.ArgumentParser
     return parser
 
 
+def parse(parser: argparse.ArgumentParser, models: Sequence[str], quick: str) -> argparse.Namespace:
+    """Parse the options, with ``models`` as the list of those to run: all, or ``quick`` alone in a quick run."""
+    parser.add_argument("--models", help=f"of {','.join(models)}, joined by commas; all where not given")
+    options = parser.parse_args()
+    options.models = options.models.split(",") if options.models else [quick] if options.quick else list(models)
+    if unknown := [m for m in options.models if m not in models]:
+        parser.error(f"no model is called {unknown[0]}; there are {', '.join(models)}")
+    return options
+
+
 def python_of(peer: Peer, options: argparse.Namespace) -> Path | None:
     """Return the Python that was given for a peer; None where none was."""
     if not peer.option:

@@ -107,12 +107,13 @@ def _default(recipe: Recipe, target: Target) -> tuple[tuple[VariantSpec, ...], t
 def _low_precision(target: Target) -> str:
     """Return the first of the target's low precisions that this machine can compute or store."""
     for precision in target.precisions:
-        if precision != "bf16" or (target.form is Form.OPENVINO and _openvino_bf16()):
+        if precision != "bf16" or (target.form is Form.OPENVINO and computes_bf16()):
             return precision
     return ""
 
 
-def _openvino_bf16() -> bool:
+def computes_bf16() -> bool:
+    """Return whether OpenVINO says that this CPU computes in BF16."""
     import openvino
 
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -127,7 +128,7 @@ def _check(variant: Variant, recipe: Recipe, target: Target) -> None:
                 f"Variant {variant.name}: {precision} is not to be had on target {target.name}.",
                 f"It can do {', '.join(target.precisions)}.",
             )
-        if precision == "bf16" and not _openvino_bf16():
+        if precision == "bf16" and not computes_bf16():
             raise UsageError(f"Variant {variant.name}: this CPU has no BF16 arithmetic.", "Leave it out, or use fp16.")
         if step.kind == "int8" and not (recipe.calibration or recipe.train or recipe.data):
             raise UsageError(
