@@ -20,6 +20,7 @@ from compress.passes.half.convert import convert
 from compress.passes.half.types import Slots, element_types, half_slots, lift_constants
 from compress.passes.half.unfit import unfit_nodes
 from compress.passes.int8.graph import name_nodes
+from compress.passes.onnx_models import opset_of, save_model
 from compress.results import Layer, StageDetails
 from compress.runners.onnx_file import external_files, read_signature
 from compress.stage import Context, Pass, Produced
@@ -105,8 +106,7 @@ class MixedPrecision(Pass):
                 notes.append(f"That is more than the {100 * ERROR:g} % looked for; keeping more in FP32 didn't help.")
         output = context.work / "model.onnx"
         converted = convert(model, slots, kept, low_io=self.io_types == "low")
-        large = converted.ByteSize() > 1 << 30
-        onnx.save(converted, output, save_as_external_data=large, location="model.onnx.data" if large else None)
+        save_model(converted, output)
         if kept:
             notes.append(_named(kept, len(slots)))
         return Produced(
@@ -144,15 +144,16 @@ class MixedPrecision(Pass):
             StageError: Outputs are NaN or infinite whatever is kept.
         """
         tried, best, least = dict(kept), dict(kept), np.inf
-        for _ in range(ROUNDS):
+        scratch = context.work / "scratch"
+        for left in reversed(range(ROUNDS)):
             emulated = convert(model, slots, tried, low_io=False, emulate=True)
-            found = agreement(model, emulated, self._batches(artifact, context), context.threads)
+            found = agreement(model, emulated, self._batches(artifact, context), context.threads, scratch)
             context.progress.detail(f"fp16: {len(tried)} operators in FP32: error {found.error:.2g}")
             if found.error < least:
                 best, least = dict(tried), found.error
-            if found.error <= ERROR:
+            if found.error <= ERROR or not left:
                 break
-            more = culprits(model, emulated, slots, tried, found.worst, context.threads)
+            more = culprits(model, emulated, slots, tried, found.worst, context.threads, scratch)
             if not more:
                 break
             tried |= more
@@ -168,7 +169,7 @@ def _read(path: Path) -> onnx.ModelProto:
     model = onnx.load(path)
     name_nodes(model)
     lift_constants(model)
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     if opset < QDQ_OPSET and any(n.op_type == "DequantizeLinear" for n in model.graph.node):
         raise StageError(
             f"fp16: {path.name} is an INT8 file of opset {opset}; FP16 between Q/DQ pairs needs opset {QDQ_OPSET}.",

@@ -13,6 +13,7 @@ import onnx
 
 from compress.data.base import Array
 from compress.errors import StageError
+from compress.passes.onnx_models import with_outputs
 
 BINS = 2048
 """Bins on each side of zero. Twice as many as most tools use, since a grown range leaves half of them empty."""
@@ -206,12 +207,8 @@ def _session(model: onnx.ModelProto, extra: Sequence[str], work: Path, threads: 
 
     from compress.runners.onnxruntime import session_options
 
-    augmented = onnx.ModelProto()
-    augmented.CopyFrom(model)
-    present = {o.name for o in augmented.graph.output}
-    augmented.graph.output.extend(onnx.ValueInfoProto(name=n) for n in extra if n not in present)
     path = work / "observed.onnx"
-    onnx.save(augmented, path)
+    onnx.save(with_outputs(model, extra), path)
     providers: list[Any] = ["CPUExecutionProvider"]
     if device != "cpu":
         providers.insert(0, ("CUDAExecutionProvider", {"device_id": device.partition(":")[2]}))

@@ -74,10 +74,11 @@ def kept(tmp_path: Path) -> dict[str, str]:
     return unfit_nodes(model, slots, batches, work=tmp_path, threads=1, advance=lambda n: None)
 
 
-def test_plain_conversion_breaks_it() -> None:
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # that is what is shown
+def test_plain_conversion_breaks_it(tmp_path: Path) -> None:
     model = network()
     slots = half_slots(model, element_types(model))
-    found = agreement(model, convert(model, slots, (), low_io=False, emulate=True), batches(), 1)
+    found = agreement(model, convert(model, slots, (), low_io=False, emulate=True), batches(), 1, tmp_path)
     assert not np.isfinite(found.error)
 
 
@@ -88,10 +89,10 @@ def test_what_overflows_is_kept_with_its_reason(kept: dict[str, str]) -> None:
     assert not {"product", "mix"} & set(kept)
 
 
-def test_outputs_are_finite_and_close(kept: dict[str, str]) -> None:
+def test_outputs_are_finite_and_close(kept: dict[str, str], tmp_path: Path) -> None:
     model = network()
     slots = half_slots(model, element_types(model))
-    found = agreement(model, convert(model, slots, kept, low_io=False, emulate=True), batches(), 1)
+    found = agreement(model, convert(model, slots, kept, low_io=False, emulate=True), batches(), 1, tmp_path)
     assert found.error < 1e-2
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx
 
 from compress.data.base import Array
-from compress.errors import StageError
 from compress.passes.half.types import Slots
+from compress.passes.onnx_models import open_model, with_outputs
 
 _UNIT = 2.0**-11
 _AMPLIFIED = 4.0
+_AT_ONCE = 32
+"""Tensors compared at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +35,14 @@ class Agreement:
 
 
 def agreement(
-    model: onnx.ModelProto, emulated: onnx.ModelProto, batches: Iterable[Mapping[str, Array]], threads: int
+    model: onnx.ModelProto,
+    emulated: onnx.ModelProto,
+    batches: Iterable[Mapping[str, Array]],
+    threads: int,
+    work: Path,
 ) -> Agreement:
-    """Compare the emulated model's outputs with the float model's."""
-    left, right = _session(model, threads), _session(emulated, threads)
+    """Compare the emulated model's outputs with the float model's; ``work`` is for models too large for memory."""
+    left, right = (open_model(m, threads, work) for m in (model, emulated))
     names = [o.name for o in left.get_outputs() if o.type == "tensor(float)"]
     signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
     worst: Mapping[str, Array] = {}
@@ -60,18 +66,19 @@ def culprits(
     model: onnx.ModelProto,
     emulated: onnx.ModelProto,
     slots: Mapping[str, Slots],
-    kept: Iterable[str],
+    kept: Collection[str],
     feeds: Mapping[str, Array],
     threads: int,
+    work: Path,
 ) -> dict[str, str]:
     """Return the operators at which the error rises most, with the reason to keep them in FP32.
 
     Those that make infinities or NaN of finite operands come first, and alone.
     """
-    nodes = [n for n in model.graph.node if n.name in slots and n.name not in set(kept)]
-    names = list(dict.fromkeys(n for node in nodes for n in (*node.input, *node.output) if n))
-    made = {n for node in model.graph.node for n in node.output}
-    errors = _errors(model, emulated, [n for n in names if n in made], feeds, threads)
+    nodes = [n for n in model.graph.node if n.name in slots and n.name not in kept]
+    made = {n for node in model.graph.node for n in node.output if n}
+    names = list(dict.fromkeys(n for node in nodes for n in (*node.input, *node.output) if n in made))
+    errors = _errors(model, emulated, names, feeds, threads, work)
     rises: dict[str, float] = {}
     for node in nodes:
         before = max((errors.get(node.input[i], 0.0) for i in slots[node.name].inputs), default=0.0)
@@ -87,9 +94,14 @@ def culprits(
 
 
 def _errors(
-    model: onnx.ModelProto, emulated: onnx.ModelProto, names: list[str], feeds: Mapping[str, Array], threads: int
+    model: onnx.ModelProto,
+    emulated: onnx.ModelProto,
+    names: list[str],
+    feeds: Mapping[str, Array],
+    threads: int,
+    work: Path,
 ) -> dict[str, float]:
-    left, right = (_session(_exposed(m, names), threads) for m in (model, emulated))
+    left, right = (open_model(with_outputs(m, names), threads, work) for m in (model, emulated))
     shown = [o.name for o in left.get_outputs() if o.type == "tensor(float)"]
     found = {}
     for start in range(0, len(shown), _AT_ONCE):
@@ -99,17 +111,6 @@ def _errors(
             power, error = _powers(a, b)
             found[name] = _ratio(error, power)
     return found
-
-
-_AT_ONCE = 32
-
-
-def _exposed(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    present = {o.name for o in result.graph.output}
-    result.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in present)
-    return result
 
 
 def _powers(exact: Array, rounded: Array) -> tuple[float, float]:
@@ -125,15 +126,3 @@ def _ratio(noise: float, signal: float) -> float:
     if noise == 0:
         return 0.0
     return float(np.sqrt(noise / signal)) if signal else float("inf")
-
-
-def _session(model: onnx.ModelProto, threads: int) -> Any:
-    import onnxruntime
-
-    from compress.runners.onnxruntime import session_options
-
-    try:
-        data = model.SerializeToString()
-    except ValueError as error:
-        raise StageError("fp16: the model is larger than 2 GB, more than its check can take.") from error
-    return onnxruntime.InferenceSession(data, session_options(threads), providers=["CPUExecutionProvider"])

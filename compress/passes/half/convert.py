@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from compress.passes.half.types import Slots, floats
+from compress.passes.half.types import Slots, bodies, floats
+from compress.passes.onnx_models import copy_of
 
 _HALF, _SINGLE = TensorProto.FLOAT16, TensorProto.FLOAT
 
@@ -44,72 +45,84 @@ class _Converter:
         self._captured = _captured(model)
         self._halves: set[str] = set()
         """Tensors whose only home is FP16."""
-        self._made: dict[tuple[str, int], str] = {}
+        self._wide = self._captured | (set() if low_io else {o.name for o in model.graph.output})
+        """Tensors that must be there in FP32 under their own names."""
+        self._in_half: dict[str, str] = {}
+        self._in_single: dict[str, str] = {}
         self._nodes: list[NodeProto] = []
         self._new: list[TensorProto] = []
         self._taken = {n for node in model.graph.node for n in (*node.input, *node.output)}
 
     def run(self) -> onnx.ModelProto:
         graph = self._source.graph
-        outputs = {o.name for o in graph.output}
         if self._low_io:
             self._halves |= {i.name for i in graph.input if _is_single(i) and i.name not in self._captured}
         for node in graph.node:
-            self._take(node, outputs)
+            self._take(node)
         if self._low_io:
             for value in graph.output:
                 if _is_single(value) and value.name not in self._halves:
                     self._output_cast(value.name)
         return self._finish()
 
-    def _take(self, node: NodeProto, outputs: set[str]) -> None:
+    def _take(self, node: NodeProto) -> None:
         copy = NodeProto()
         copy.CopyFrom(node)
         low = node.name in self._slots and node.name not in self._kept
         slots = self._slots[node.name] if low else Slots((), ())
         for i, name in enumerate(node.input):
             if i in slots.inputs:
-                copy.input[i] = self._as(name, _HALF)
+                copy.input[i] = self._half(name)
             elif name in self._halves:
-                copy.input[i] = self._as(name, _SINGLE)
+                copy.input[i] = self._single(name)
         self._nodes.append(copy)
         for i in slots.outputs:
-            name = node.output[i]
-            if not self._emulate and name not in self._captured and (name not in outputs or self._low_io):
-                self._halves.add(name)
-                continue
-            # The rest of the graph goes on reading the float32 value under the old name.
-            half = self._fresh(f"{name}_fp16")
-            copy.output[i] = self._fresh(f"{name}_exact") if self._emulate else half
-            if self._emulate:
-                self._cast(copy.output[i], half, _HALF)
-            self._cast(half, name, _SINGLE)
-            if self._emulate:
-                self._made[name, _HALF] = name
-            else:
-                self._made[name, _HALF] = half
+            copy.output[i] = self._result(node.output[i])
         if low and not self._emulate:
             _retype(copy)
 
-    def _as(self, name: str, kind: int) -> str:
-        """Return the name under which a tensor is to be had in a type, made where it isn't there yet."""
-        if (kind == _HALF) == (name in self._halves) and not (self._emulate and kind == _HALF):
+    def _result(self, name: str) -> str:
+        """Return what an operator in FP16 is to call its result, and provide ``name`` for those who read it."""
+        if self._emulate:
+            exact = self._fresh(f"{name}_exact")
+            self._round(exact, name)
+            self._in_half[name] = name
+            return exact
+        if name not in self._wide:
+            self._halves.add(name)
             return name
-        if (name, kind) in self._made:
-            return self._made[name, kind]
-        made = self._fresh(f"{name}_{'fp16' if kind == _HALF else 'fp32'}")
-        if name in self._constants and kind == _HALF:
-            with np.errstate(over="ignore"):  # such a value shows as infinity, as it would on a device
+        half = self._fresh(f"{name}_fp16")
+        self._cast(half, name, _SINGLE)
+        self._in_half[name] = half
+        return half
+
+    def _half(self, name: str) -> str:
+        """Return the name of a tensor's FP16 form, made where it isn't there yet."""
+        if name in self._halves:
+            return name
+        if name not in self._in_half:
+            made = self._in_half[name] = self._fresh(f"{name}_fp16")
+            if name in self._constants:
                 rounded = np.asarray(numpy_helper.to_array(self._constants[name])).astype(np.float16)
-            self._new.append(numpy_helper.from_array(rounded.astype(np.float32) if self._emulate else rounded, made))
-        elif self._emulate:
-            between = self._fresh(f"{name}_rounded")
-            self._cast(name, between, _HALF)
-            self._cast(between, made, _SINGLE)
-        else:
-            self._cast(name, made, kind)
-        self._made[name, kind] = made
-        return made
+                kept_as = rounded.astype(np.float32) if self._emulate else rounded
+                self._new.append(numpy_helper.from_array(kept_as, made))
+            elif self._emulate:
+                self._round(name, made)
+            else:
+                self._cast(name, made, _HALF)
+        return self._in_half[name]
+
+    def _single(self, name: str) -> str:
+        """Return the name of the FP32 form of a tensor that is FP16."""
+        if name not in self._in_single:
+            self._in_single[name] = self._fresh(f"{name}_fp32")
+            self._cast(name, self._in_single[name], _SINGLE)
+        return self._in_single[name]
+
+    def _round(self, source: str, result: str) -> None:
+        between = self._fresh(f"{result}_rounded")
+        self._cast(source, between, _HALF)
+        self._cast(between, result, _SINGLE)
 
     def _output_cast(self, name: str) -> None:
         exact = self._fresh(f"{name}_fp32")
@@ -133,8 +146,7 @@ class _Converter:
         return name
 
     def _finish(self) -> onnx.ModelProto:
-        result = onnx.ModelProto()
-        result.CopyFrom(self._source)
+        result = copy_of(self._source)
         graph = result.graph
         del graph.node[:]
         graph.node.extend(self._nodes)
@@ -158,21 +170,13 @@ def _is_single(value: onnx.ValueInfoProto) -> bool:
 def _captured(model: onnx.ModelProto) -> set[str]:
     """Return the names that bodies of If and Loop read; those stay as they are."""
     found: set[str] = set()
-
-    def body(graph: onnx.GraphProto) -> None:
+    pending = [g for node in model.graph.node for g in bodies(node)]
+    while pending:
+        graph = pending.pop()
         found.update(o.name for o in graph.output)
         for node in graph.node:
             found.update(node.input)
-            for attribute in node.attribute:
-                _bodies(attribute)
-
-    def _bodies(attribute: AttributeProto) -> None:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            body(graph)
-
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            _bodies(attribute)
+            pending += bodies(node)
     return found
 
 

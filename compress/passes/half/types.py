@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 
+from compress.passes.onnx_models import copy_of, opset_of
 from compress.runners.onnx_types import propagate
 
 _FLOAT16 = "tensor(float16)"
+_LARGE = 1 << 12
+"""Bytes from which a constant is no shape or axis, and inference needs no values of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +42,10 @@ def lift_constants(model: onnx.ModelProto) -> None:
 
 def element_types(model: onnx.ModelProto) -> dict[str, int]:
     """Return the element type of every tensor of the top-level graph."""
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    bare = copy_of(model)
     for tensor in bare.graph.initializer:
         if len(tensor.raw_data) > _LARGE:  # types and shapes need no values of weights
             tensor.ClearField("raw_data")
-            tensor.raw_data = b""
             tensor.data_location = TensorProto.EXTERNAL
             tensor.external_data.add(key="location", value="none")
     try:
@@ -52,9 +53,6 @@ def element_types(model: onnx.ModelProto) -> dict[str, int]:
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         inferred = model
     return propagate(inferred.graph)
-
-
-_LARGE = 1 << 12
 
 
 def half_slots(model: onnx.ModelProto, types: Mapping[str, int]) -> dict[str, Slots]:
@@ -65,10 +63,10 @@ def half_slots(model: onnx.ModelProto, types: Mapping[str, int]) -> dict[str, Sl
     """
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
 
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     found = {}
     for node in model.graph.node:
-        if node.op_type in DEFAULT_OP_BLOCK_LIST or any(a.HasField("g") or a.graphs for a in node.attribute):
+        if node.op_type in DEFAULT_OP_BLOCK_LIST or bodies(node):
             continue
         schema = _schema(node, opset)
         if schema is None:
@@ -87,9 +85,12 @@ _MAKERS = frozenset({"Cast", "ConstantOfShape"})
 
 def floats(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
     """Return the float32 initializers that hold a value."""
-    return {
-        t.name: t for t in model.graph.initializer if t.data_type == TensorProto.FLOAT and numpy_helper.to_array(t).size
-    }
+    return {t.name: t for t in model.graph.initializer if t.data_type == TensorProto.FLOAT and all(t.dims)}
+
+
+def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Return the graphs that an operator holds, as If and Loop do."""
+    return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
 
 
 def _schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
@@ -102,7 +103,7 @@ def _schema(node: onnx.NodeProto, opset: int) -> onnx.defs.OpSchema | None:
 
 
 def _positions(
-    names: onnx.NodeProto.input, formal: list[onnx.defs.OpSchema.FormalParameter], halves: set[str],
+    names: Sequence[str], formal: Sequence[onnx.defs.OpSchema.FormalParameter], halves: set[str],
     types: Mapping[str, int],
 ) -> tuple[int, ...]:  # fmt: skip
     """Return the positions that are float32 and may be FP16; the last formal parameter may stand for several."""

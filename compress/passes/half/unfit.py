@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from onnx import numpy_helper
 
 from compress.data.base import Array
 from compress.passes.half.types import Slots, floats
+from compress.passes.int8.weights import attributes
 from compress.passes.observe import watch
 
 HALF_MAX = 65504.0
@@ -27,6 +29,10 @@ _SUMS = frozenset({"ReduceSum", "ReduceMean", "ReduceL1", "GlobalAveragePool"})
 _SQUARES = frozenset({"ReduceL2", "ReduceSumSquare", "GlobalLpPool", "LpNormalization"})
 _NORMALIZATIONS = frozenset({"LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization",
                              "MeanVarianceNormalization"})  # fmt: skip
+_BY_AXIS = frozenset({"LayerNormalization", "RMSNormalization"})
+_FIRST_AXIS = {"GlobalAveragePool": 2, "GlobalLpPool": 2, "InstanceNormalization": 2, "MeanVarianceNormalization": 2,
+               "LpNormalization": 1}  # fmt: skip
+"""From which axis on operators sum that don't say it; the others sum over all."""
 _EXPONENTS = frozenset({"Exp", "Softmax", "LogSoftmax", "ReduceLogSumExp"})
 
 
@@ -39,7 +45,8 @@ class _Seen:
     noise: float = 0.0
 
     def add(self, values: Array) -> None:
-        finite = values[np.isfinite(values)] if not np.isfinite(values).all() else values
+        known = np.isfinite(values)
+        finite = values if known.all() else values[known]
         if not finite.size:
             return
         self.peak = max(self.peak, float(np.abs(finite).max()))
@@ -74,7 +81,8 @@ def unfit_nodes(
     """
     nodes = [n for n in model.graph.node if n.name in slots]
     seen = {name: _constant(tensor) for name, tensor in floats(model).items()}
-    sums = {n.name: _Sum(n, model) for n in nodes if n.op_type in _SUMS | _SQUARES | _NORMALIZATIONS}
+    constants = {i.name: i for i in model.graph.initializer}
+    sums = {n.name: _Sum(n, constants) for n in nodes if n.op_type in _SUMS | _SQUARES | _NORMALIZATIONS}
     if batches is not None:
         inside: dict[str, list[_Sum]] = {}
         for total in sums.values():
@@ -100,40 +108,27 @@ def _constant(tensor: onnx.TensorProto) -> _Seen:
 class _Sum:
     """The largest sum that a reduction or a normalization makes inside."""
 
-    def __init__(self, node: onnx.NodeProto, model: onnx.ModelProto) -> None:
+    def __init__(self, node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> None:
+        given: Mapping[str, Any] = attributes(node)
+        axes = given.get("axes", ())
+        if node.op_type in _SUMS | _SQUARES and len(node.input) > 1 and node.input[1] in constants:
+            axes = numpy_helper.to_array(constants[node.input[1]]).reshape(-1)
         self.tensor = node.input[0]
         self.total = 0.0
         self.squares = node.op_type not in _SUMS
-        attributes = {a.name: a for a in node.attribute}
-        axes = list(attributes["axes"].ints) if "axes" in attributes else []
-        if not axes and node.op_type in _SUMS | _SQUARES and len(node.input) > 1:
-            constants = {i.name: i for i in model.graph.initializer}
-            if node.input[1] in constants:
-                axes = [int(a) for a in numpy_helper.to_array(constants[node.input[1]]).reshape(-1)]
-        if node.op_type in ("LayerNormalization", "RMSNormalization"):
-            self._from = attributes["axis"].i if "axis" in attributes else -1
-        elif axes:
-            self._from = None
-        else:
-            self._from = 2 if node.op_type.startswith(("Global", "Instance", "MeanVariance")) else 1
-            if node.op_type.startswith("Reduce"):
-                self._from = 0
-        self._groups = attributes["num_groups"].i if "num_groups" in attributes else 0
-        self._axes = tuple(axes)
+        self._axes = tuple(int(a) for a in axes)
+        self._first = given.get("axis", -1) if node.op_type in _BY_AXIS else _FIRST_AXIS.get(node.op_type, 0)
+        self._groups = given.get("num_groups", 0)
 
     def add(self, values: Array) -> None:
         array = np.where(np.isfinite(values), values, 0).astype(np.float64)
+        axes, first = self._axes, self._first
         if self._groups:
-            array = array.reshape(array.shape[0], self._groups, -1)
-            axes: tuple[int, ...] = (2,)
-        elif self._from is None:
-            axes = self._axes
-        else:
-            first = self._from % array.ndim if array.ndim else 0
-            axes = tuple(range(first, array.ndim))
+            array, first = array.reshape(array.shape[0], self._groups, -1), 2
+        if not axes:
+            axes = tuple(range(first % max(array.ndim, 1), array.ndim))
         magnitude = np.square(array) if self.squares else np.abs(array)
-        total = magnitude.sum(axis=axes) if axes else magnitude
-        self.total = max(self.total, float(np.max(total, initial=0.0)))
+        self.total = max(self.total, float(np.max(magnitude.sum(axis=axes), initial=0.0)))
 
 
 def _values(node: onnx.NodeProto, slots: Slots) -> list[str]:

@@ -19,6 +19,7 @@ from compress.data.base import Array
 from compress.passes.int8.patches import Rows, layer_rows
 from compress.passes.int8.weights import QuantizedWeight, Weights, quantized_weights
 from compress.passes.observe import watch
+from compress.passes.onnx_models import save_model
 
 ROWS = 1280
 """Rows of inputs kept a layer; a fifth of them judge what was learnt on the others."""
@@ -118,12 +119,7 @@ def write_rounding(path: Path, rounding: Mapping[str, Array], output: Path) -> N
     for tensor in model.graph.initializer:
         if tensor.name in rounding:
             tensor.CopyFrom(numpy_helper.from_array(rounding[tensor.name], tensor.name))
-    if large:
-        data = f"{output.name}.data"
-        (output.parent / data).unlink(missing_ok=True)  # else the new values are appended to the old
-        onnx.save(model, output, save_as_external_data=True, location=data)
-    else:
-        onnx.save(model, output)
+    save_model(model, output, large=large)
 
 
 def _tasks(model: onnx.ModelProto, quantized: Path, layers: set[str]) -> list[_Task]:

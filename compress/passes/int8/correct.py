@@ -17,6 +17,7 @@ from compress.passes.int8.peaks import Channels, observe_channels
 from compress.passes.int8.ranges import METHODS, Method
 from compress.passes.int8.smooth import SmoothPoint, smooth, smooth_points
 from compress.passes.observe import Histogram, observe
+from compress.passes.onnx_models import copy_of
 from compress.progress import Progress
 from compress.results import Correction
 
@@ -193,7 +194,7 @@ class _Smoothed:
 def _smoothed(
     bench: Workbench, network: Network, points: Sequence[SmoothPoint], peaks: Mapping[str, Array], alpha: float
 ) -> _Smoothed:
-    model = _copy(network.model)
+    model = copy_of(network.model)
     changed = smooth(model, points, peaks, alpha)
     layers = set(changed)
     fresh = [n.input[0] for n in model.graph.node if n.name in layers]
@@ -211,7 +212,7 @@ def _outliers(peak: Array | None) -> float:
 def _equalize(bench: Workbench, network: Network, error: float) -> tuple[Network, float]:
     from compress.passes.int8.equalize import equalize
 
-    model = _copy(network.model)
+    model = copy_of(network.model)
     changed = equalize(model)
     if not changed:
         return network, error
@@ -256,7 +257,7 @@ def _shift(bench: Workbench, network: Network, error: float, left: frozenset[str
     }
     means = {name: c.mean for name, c in _channels(bench, network, axes).items()}
     shifts = bias_shifts(network.model, bench.draft, [n for n in network.layers if n not in left], means)
-    model = _copy(network.model)
+    model = copy_of(network.model)
     changed = add_biases(model, shifts)
     if not changed:
         return network, error
@@ -275,9 +276,3 @@ def _channels(bench: Workbench, network: Network, axes: Mapping[str, int]) -> di
         threads=bench.threads,
         memory_mb=bench.memory_mb,
     )
-
-
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +12,7 @@ import onnx
 from compress.artifact import Signature
 from compress.data.base import Array, Dataset
 from compress.passes.feeds import pieces
+from compress.passes.onnx_models import open_model
 from compress.runners.batching import fixed_batch
 
 EVERY = 5
@@ -107,22 +107,3 @@ class HeldOut:
 def decibels(error: float) -> float:
     """Return an error as a signal to quantization noise ratio in dB, capped at 200."""
     return min(200.0, -10 * math.log10(max(error, 1e-20)))
-
-
-def open_model(model: Path | onnx.ModelProto, threads: int, work: Path) -> Any:
-    """Return an onnxruntime session on the CPU for a file or a model in memory."""
-    import onnxruntime
-
-    from compress.runners.onnxruntime import session_options
-
-    source: str | bytes
-    if isinstance(model, Path):
-        source = str(model)
-    elif model.ByteSize() < 1 << 30:
-        source = model.SerializeToString()
-    else:  # beyond protobuf's limit of 2 GB
-        source = str(work / "large.onnx")
-        large = onnx.ModelProto()
-        large.CopyFrom(model)
-        onnx.save(large, source, save_as_external_data=True, location="large.data")
-    return onnxruntime.InferenceSession(source, session_options(threads), providers=["CPUExecutionProvider"])

@@ -12,6 +12,7 @@ import onnx
 
 from compress.errors import StageError
 from compress.passes.int8.trim import trim_pairs
+from compress.passes.onnx_models import LARGE, opset_of
 from compress.runners.onnx_file import external_files
 from compress.runners.targets import Scheme
 
@@ -44,7 +45,7 @@ def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     onnx.shape_inference.infer_shapes_path(work / "optimized.onnx", work / "prepared.onnx")
     prepared = onnx.load(work / "prepared.onnx")
-    opset = next((o.version for o in prepared.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(prepared)
     if opset < PER_CHANNEL_OPSET:
         raise StageError(
             f"int8: {path.name} has opset {opset}; weights with a scale per channel need {PER_CHANNEL_OPSET} or later.",
@@ -56,7 +57,7 @@ def prepare(path: Path, work: Path, threads: int) -> onnx.ModelProto:
 
 def is_large(path: Path) -> bool:
     """Whether a model's weights belong into a side file: they lie in one, or it nears protobuf's limit of 2 GB."""
-    return path.stat().st_size > 1 << 30 or bool(external_files(path))
+    return path.stat().st_size > LARGE or bool(external_files(path))
 
 
 def insert_qdq(
@@ -109,7 +110,7 @@ def insert_qdq(
         )
         quantizer.quantize_model()
     trim_pairs(quantizer.model.model, chosen, scheme.float_output)
-    quantizer.model.save_model_to_file(str(output), use_external_data_format=model.ByteSize() > 1 << 30)
+    quantizer.model.save_model_to_file(str(output), use_external_data_format=model.ByteSize() > LARGE)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from compress.passes.int8.graph import Graph, layers_to_quantize, nodes_to_quant
 from compress.passes.int8.insert import insert_qdq
 from compress.passes.int8.ranges import Method, choose_range
 from compress.passes.observe import Histogram
+from compress.passes.onnx_models import copy_of
 from compress.runners.targets import Scheme
 
 
@@ -79,8 +80,7 @@ class Network:
             left: Names of nodes that stay in float, besides those the user keeps.
         """
         nodes = chosen_nodes(self.graph, self.settings, left)
-        copy = onnx.ModelProto()
-        copy.CopyFrom(self.model)  # the quantizer changes what it is given
+        copy = copy_of(self.model)  # the quantizer changes what it is given
         settings = self.settings
         insert_qdq(copy, self.ranges, nodes, settings.scheme, reduce_range=settings.reduce_range, output=output)
         if self.rounding:

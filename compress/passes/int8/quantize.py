@@ -22,6 +22,7 @@ from compress.passes.int8.pays import leave_slow
 from compress.passes.int8.ranges import Method
 from compress.passes.int8.search import search_layers
 from compress.passes.int8.sensitivity import samples_for, sensitivities
+from compress.passes.onnx_models import copy_of, save_model
 from compress.results import Layer, Search, StageDetails
 from compress.runners.onnx_file import external_files, quantized_ops, read_signature
 from compress.stage import Context, Drop, Pass, Produced
@@ -73,7 +74,7 @@ class Int8(Pass):
         scratch.mkdir()
         bench, network = self._start(artifact, context, data, scratch)
         plain = scratch / "plain.onnx"
-        _save(network.model, plain)
+        save_model(copy_of(network.model), plain)
         if self.calibration == "auto" and bench.held is not None:
             network = choose_method(bench, network)
         if bench.held is not None:
@@ -221,13 +222,6 @@ def _layers(network: Network, noise: Mapping[str, float], left: Mapping[str, str
         for node in network.graph.nodes
         if node.name in wanted
     ]
-
-
-def _save(model: onnx.ModelProto, path: Path) -> None:
-    large = model.ByteSize() > 1 << 30
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    onnx.save(copy, path, save_as_external_data=large, location=f"{path.name}.data" if large else None)
 
 
 def _record(path: Path, *, reduced: bool) -> None:

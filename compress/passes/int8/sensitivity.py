@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 from compress.data.base import Array
 from compress.passes.int8.heldout import HeldOut
 from compress.passes.int8.network import Network
+from compress.passes.onnx_models import copy_of
 
 WORK = 2e12
 """Multiply-accumulates spent on all layers together: a minute or so on two cores."""
@@ -36,8 +37,7 @@ def sensitivities(network: Network, held: HeldOut, samples: int, advance: Callab
         samples: Samples to judge each layer by.
         advance: Called with 1 a layer.
     """
-    model = onnx.ModelProto()
-    model.CopyFrom(network.model)
+    model = copy_of(network.model)
     found = {}
     for name in network.layers:
         with_one = _Quantized(model, network, name)
