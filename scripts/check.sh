@@ -3,6 +3,7 @@
 #
 #   scripts/check.sh                      # environment in .venv-check, made on the first call and kept
 #   VENV=/tmp/v scripts/check.sh -k int8  # another environment; arguments go to pytest
+#   WORKERS=0 scripts/check.sh           # tests in one process, as for a debugger; 2 where not given
 #   PYTHON=python3.12 scripts/check.sh    # another interpreter for a new environment
 set -euo pipefail
 
@@ -20,4 +21,5 @@ echo "Installing into $venv (some minutes the first time) …"
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 "$venv/bin/mypy"
-exec "$venv/bin/pytest" "$@"
+# Two processes: a test that runs a whole job keeps one CPU busy at most, and more would need more memory.
+exec "$venv/bin/pytest" -n "${WORKERS:-2}" "$@"
